@@ -132,9 +132,12 @@ class Limited:
 
     def _call(self, name: str, function: Callable[[], Any]) -> Any:
         try:
-            return call(function, self._seconds)
+            value = call(function, self._seconds)
         except UserCodeError as error:
             raise type(error)(f"{name}: {error}") from error
+        if hasattr(type(value), "__await__"):
+            raise UserCodeError(f"{name}: {getattr(value, '__qualname__', value)} is async, and nothing awaits it")
+        return value
 
 
 _late: list[Thread] = []

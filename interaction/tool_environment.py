@@ -15,8 +15,9 @@
 A turn passes if the state is that of a fresh object on which gold's calls of this turn and of those before were made.
 Where gold's calls of a turn change nothing, their results must also be among those that the model saw in that turn.
 
-States are compared by the class's `__eq__`, else by what its `state()` returns, else by its attributes. Attempts do not
-share an object, but each call runs in a thread of its own: `sqlite3.connect(..., check_same_thread=False)`.
+States are compared by the class's `__eq__`, else by what its `state()` returns, else by its attributes, floats up to
+1e-9 (`interaction.values`). Attempts do not share an object, but each call runs in a thread of its own:
+`sqlite3.connect(..., check_same_thread=False)`.
 """
 
 import inspect
@@ -24,18 +25,20 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from reprlib import repr as short
+from types import FunctionType
 from typing import Any, NamedTuple, get_type_hints
 
 from docstring_parser import parse
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
-from pydantic_core import to_json
+from pydantic.fields import FieldInfo
 
 from interaction.call import Call
 from interaction.contract import ContractError
 from interaction.environment import EnvironmentBase, GoldMessage, Part, Request
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
+from interaction.protocol.docs import compact_json, documented
 from interaction.record import StopReason
+from interaction.values import ADVICE, in_json, same, same_state
 
 __all__ = ["Call", "ToolEnvironment", "ToolTask"]
 
@@ -82,7 +85,8 @@ class ToolTask:
         if not hasattr(self.tools, "reset"):
             return self.tools(**self.start)
         made = self.tools()
-        made.reset(**self.start)
+        if hasattr(type(made.reset(**self.start)), "__await__"):
+            raise ContractError(f"{type(made).__name__}.reset is async, and nothing awaits it here")
         return made
 
 
@@ -93,12 +97,10 @@ class ToolEnvironment(EnvironmentBase):
         self.task, self.passed = task, list[bool]()
         self.object, self.expected = task.fresh(), task.fresh()
         self.functions = tools_of(self.object.__class__)
-        if not _same(self.object, self.expected):
-            raise ContractError(
-                f"two fresh objects of {type(self.object).__name__} differ, so that no state can be judged; "
-                "give it a method __eq__ or state() that compares what counts"
-            )
-        self._gold, self._seen = self._next_gold(), list[str]()
+        if not same_state(self.object, self.expected):
+            kind = type(self.object).__name__
+            raise ContractError(f"two fresh objects of {kind} differ, so that no state can be judged; {ADVICE}")
+        self._gold, self._seen = self._next_gold(), list[Any]()
 
     def begin(self) -> Request:
         """The first turn's words, and all functions."""
@@ -106,8 +108,8 @@ class ToolEnvironment(EnvironmentBase):
 
     def call(self, call: Call) -> ToolResult:
         """Runs a method, after its arguments were checked against its type hints."""
-        result, arguments = _run(self.object, self.functions, call)
-        self._seen.append(result.text)
+        result, arguments, value = _run(self.object, self.functions, call)
+        self._seen += [value] if result.error is None else []
         found = next((number for number, gold in self._gold.items() if gold == (call.name, arguments)), None)
         if found is not None:
             del self._gold[found]
@@ -143,16 +145,17 @@ class ToolEnvironment(EnvironmentBase):
                 _run(before, self.functions, call)
         results = []
         for number, call in enumerate(self.task.turns[len(self.passed)][1]):
-            result, arguments = _run(self.expected, self.functions, call)
+            result, arguments, value = _run(self.expected, self.functions, call)
             if result.error:
                 raise ContractError(f"gold's call {str(call)[:200]} gives an error: {result.text[:200]}")
-            results.append(result.text)
+            results.append(value)
             made[number] = call.name, arguments
-        self._asked_for = results if _same(before, self.expected) else []
+        self._asked_for = results if same_state(before, self.expected) else []
         return made
 
     def _judge(self) -> None:
-        self.passed.append(_same(self.object, self.expected) and {*self._asked_for} <= {*self._seen})
+        found = all(any(same(value, seen) for seen in self._seen) for value in self._asked_for)
+        self.passed.append(same_state(self.object, self.expected) and found)
 
 
 class Tool(NamedTuple):
@@ -165,96 +168,83 @@ class Tool(NamedTuple):
 
 @cache
 def tools_of(kind: Any) -> dict[str, Tool]:
-    """Name -> tool of the public methods of a class, in the order in which they are written.
+    """Name -> tool of the public methods of a class, static ones too, in the order in which they are written.
 
     Raises:
         ContractError: the class has none, or one cannot be described as JSON Schema.
     """
-    found = {name: value for parent in reversed(kind.__mro__) for name, value in vars(parent).items()}
-    methods = {name: value for name, value in found.items() if inspect.isfunction(value) and name[0] != "_"}
-    tools = {name: _tool(f"{kind.__name__}.{name}", methods[name]) for name in methods if name not in NO_TOOLS}
+    found, tools = {name: value for parent in reversed(kind.__mro__) for name, value in vars(parent).items()}, {}
+    for name, value in found.items():
+        written = isinstance(value, FunctionType | staticmethod | classmethod) or type(value).__module__ != "builtins"
+        public = name[0] != "_" and name not in NO_TOOLS and not inspect.isclass(value)
+        if written and public and callable(getattr(kind, name)):
+            tools[name] = _tool(kind, name, value)
     if not tools:
         raise ContractError(f"{kind.__name__} has no public method, and so no tool")
     return tools
 
 
-def _tool(where: str, method: Callable[..., Any]) -> Tool:
+def _tool(kind: Any, name: str, value: Any) -> Tool:
     """Raises ContractError."""
-    signature, docs = inspect.signature(method), parse(inspect.getdoc(method) or "")
+    where, method = f"{kind.__name__}.{name}", getattr(kind, name)
+    docs, fields = parse(inspect.getdoc(method) or ""), dict[str, Any]()
     described = {item.arg_name: item.description for item in docs.params}
-    fields: dict[str, Any] = {}
     try:
-        hints = get_type_hints(method, include_extras=True)
-        for number, (name, parameter) in enumerate(list(signature.parameters.items())[1:]):
-            if name not in hints or parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                raise ContractError(f"{where}: parameter {name} needs a type hint and a name of its own")
+        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+            raise TypeError("it is async, and nothing awaits it here")
+        signature, hints = inspect.signature(method), get_type_hints(method, include_extras=True)
+        if hasattr(value, "__get__") and not isinstance(value, staticmethod | classmethod):  # self comes first
+            signature = signature.replace(parameters=[*signature.parameters.values()][1:])
+        for number, (key, parameter) in enumerate(signature.parameters.items()):
+            named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            if key not in hints or not named or isinstance(parameter.default, FieldInfo):
+                raise TypeError(f"parameter {key} needs a type hint, a name of its own, and no Field as its default")
+            notes = getattr(hints[key], "__metadata__", ())  # Field(description=...), Doc(...) or a text
+            said = (getattr(note, "description", getattr(note, "documentation", note)) for note in notes)
+            words = next((item for item in said if isinstance(item, str)), described.get(key))
             default = ... if parameter.default is parameter.empty else parameter.default
-            about = Field(default, alias=name, description=described.get(name))
-            fields[f"a{number}"] = (hints[name], about)  # a name of the class BaseModel cannot be a field of it
-        config = ConfigDict(extra="forbid", strict=True)
-        arguments = create_model(where, __config__=config, **fields)
-        schema = arguments.model_json_schema()
-    except (NameError, TypeError, PydanticUserError) as error:
-        raise ContractError(f"{where}: {str(error).splitlines()[0]}") from error
-    parameters = _plain({"type": "object", "properties": {}} | schema, schema.get("$defs", {}), where)
-    text = "\n".join(filter(None, (docs.short_description, docs.long_description)))
-    return Tool({"name": where.rpartition(".")[2], "description": text, "parameters": parameters}, arguments, signature)
+            fields[f"a{number}"] = (hints[key], Field(default, alias=key, description=words))  # BaseModel has names too
+        arguments = create_model(where, __config__=ConfigDict(extra="forbid", strict=True), **fields)
+        schema = json.loads(json.dumps(arguments.model_json_schema()), object_hook=_plain)
+        text = "\n".join(filter(None, (docs.short_description, docs.long_description)))
+        schema = {"type": "object", "properties": {}} | schema
+        document = documented({"name": name, "description": text, "parameters": schema})
+    except (NameError, TypeError, ValueError, PydanticUserError) as error:
+        what = str(error).splitlines()[0].rstrip(".")
+        raise ContractError(f"{where}: {what}; begin its name with _ if it is no tool") from error
+    return Tool(document, arguments, signature)
 
 
-def _plain(schema: Any, shared: Mapping[str, Any], where: str, depth: int = 0) -> Any:
-    """A schema as chat templates expect it: without references and titles, and "nullable" for Optional."""
-    if depth > 20:
-        raise ContractError(f"{where}: a type that contains itself cannot be described")
-    if isinstance(schema, list):
-        return [_plain(item, shared, where, depth + 1) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if (name := schema.get("$ref")) is not None:
-        schema = shared[name.rpartition("/")[2]] | {key: value for key, value in schema.items() if key != "$ref"}
-        return _plain(schema, shared, where, depth + 1)
-    kinds = [item for item in schema.get("anyOf", ()) if item != {"type": "null"}]
-    if len(kinds) == 1 and len(schema["anyOf"]) == 2:
-        rest = {key: value for key, value in schema.items() if key != "anyOf"}
-        return _plain(kinds[0] | rest | {"nullable": True}, shared, where, depth + 1)
-    result = {}
-    for key, value in schema.items():
-        if key == "properties":
-            result[key] = {name: _plain(item, shared, where, depth + 1) for name, item in value.items()}
-        elif key in ("default", "enum", "const", "examples"):
-            result[key] = value
-        elif key not in ("title", "$defs") and value is not False:
-            result[key] = _plain(value, shared, where, depth + 1)
-    return result
+def _plain(found: dict[str, Any]) -> dict[str, Any]:
+    """A part of pydantic's schema as chat templates expect it: "nullable" for Optional, and open for other keys."""
+    made = {key: value for key, value in found.items() if key != "additionalProperties" or value is not False}
+    kinds = [kind for kind in made.get("anyOf") or () if kind != {"type": "null"}]
+    if len(kinds) != 1 or len(made["anyOf"]) != 2:
+        return made
+    return kinds[0] | {key: made[key] for key in made if key != "anyOf"} | {"nullable": True}
 
 
-def _run(target: Any, tools: Mapping[str, Tool], call: Call) -> tuple[ToolResult, dict[str, Any]]:
-    """The result of a call, and its arguments with their defaults; without these where the call was refused."""
+def _run(target: Any, tools: Mapping[str, Tool], call: Call) -> tuple[ToolResult, dict[str, Any], Any]:
+    """The result of a call, its arguments with their defaults, and its value in JSON; ContractError if it has none."""
     if (tool := tools.get(call.name)) is None:
-        return ToolResult(f"there is no function {call.name[:80]!r}", ErrorKind.UNKNOWN_FUNCTION), {}
+        return ToolResult(f"there is no function {call.name[:80]!r}", ErrorKind.UNKNOWN_FUNCTION), {}, None
     if call.positional:
-        return ToolResult(f"{call.name} takes {list(tool.signature.parameters)[1:]}", ErrorKind.BAD_ARGUMENTS), {}
+        return ToolResult(f"{call.name} takes {list(tool.signature.parameters)}", ErrorKind.BAD_ARGUMENTS), {}, None
     try:
         # As JSON, in which a text may stand for an Enum and an object for a dataclass, but no True for an int.
         checked = tool.arguments.model_validate_json(json.dumps(call.arguments))
     except ValidationError as error:
         wrong = (f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_url=False)[:5])
-        return ToolResult("; ".join(wrong), ErrorKind.BAD_ARGUMENTS), {}
+        return ToolResult("; ".join(wrong), ErrorKind.BAD_ARGUMENTS), {}, None
     fields = type(checked).model_fields
     given = {str(fields[name].alias): getattr(checked, name) for name in checked.model_fields_set}
-    bound = tool.signature.bind(target, **given)
     try:
-        value = getattr(target, call.name)(**given)
-        text = value if isinstance(value, str) else to_json(value, fallback=short).decode()
+        bound = tool.signature.bind(**given)
+        value = in_json(getattr(target, call.name)(**given))
+        text = value if isinstance(value, str) else compact_json(value, allow_nan=False)
+    except ContractError as error:
+        raise ContractError(f"{type(target).__name__}.{call.name} returns {error}") from error
     except Exception as error:
-        return ToolResult(str(error) or type(error).__name__, ErrorKind.EXECUTION), {}
+        return ToolResult(str(error) or type(error).__name__, ErrorKind.EXECUTION), {}, None
     bound.apply_defaults()
-    return ToolResult(text), dict(list(bound.arguments.items())[1:])
-
-
-def _same(one: Any, other: Any) -> bool:
-    kind = type(one)
-    if "__eq__" in {name for parent in kind.__mro__[:-1] for name in vars(parent)}:
-        return bool(one == other)
-    if hasattr(kind, "state"):
-        return bool(one.state() == other.state())
-    return bool(vars(one) == vars(other))
+    return ToolResult(text), dict(bound.arguments), value

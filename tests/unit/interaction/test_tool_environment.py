@@ -3,11 +3,16 @@
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from datetime import date
 from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+import numpy as np
+import pandas as pd
 import pytest
+from pydantic import Field
 
 from interaction.call import Call
 from interaction.contract import ContractError
@@ -47,12 +52,15 @@ class Board:
     def points_of(self, tags: dict[str, list[int]]) -> list[Point]:
         return self.points
 
+    @staticmethod
+    def near(to: Annotated[str, Field(description="where", min_length=2)], by: Annotated[int, "how"] = 1): ...
+
     def _hidden(self): ...
 
 
 def test_types_defaults_and_docstrings_become_json_schema():
     tools = tools_of(Board)
-    assert [*tools] == ["put", "points_of"]
+    assert [*tools] == ["put", "points_of", "near"]
     schema = tools["put"].schema
     assert schema["description"] == "Put a point on the board." and schema["parameters"]["required"] == ["at", "color"]
     point = {"x": {"type": "integer"}, "y": {"type": "number", "default": 0.0}}
@@ -65,6 +73,10 @@ def test_types_defaults_and_docstrings_become_json_schema():
     }
     tags = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}}
     assert tools["points_of"].schema["parameters"]["properties"] == {"tags": tags}
+    assert tools["near"].schema["parameters"]["properties"] == {
+        "to": {"type": "string", "description": "where", "minLength": 2},
+        "by": {"type": "integer", "description": "how", "default": 1},
+    }
 
 
 POINT = {"x": 1, "y": 2}
@@ -84,6 +96,7 @@ def test_a_wrong_call_is_an_error_and_changes_nothing():
         (Call("put", {"at": POINT, "color": "\ud800"}), bad, "JSON"),
         (Call("put", {"at": {"x": 10**1200}, "color": "red", "size": []}), bad, "size"),
         (Call("put", {}, (POINT, "red")), bad, "put takes"),
+        (Call("near", {"to": "a"}), bad, "to: "),
         (Call("put", {"at": {"x": -1}, "color": "red"}), ErrorKind.EXECUTION, "off the board"),
         (Call("__init__", {"points": []}), ErrorKind.UNKNOWN_FUNCTION, "__init__"),
     ):
@@ -119,10 +132,23 @@ class Counter:
         return self.at
 
 
+@dataclass
+class Purse:
+    held: tuple = (Point(0), {"sum": 0.0}, {0.0}, np.zeros(2))
+
+    def put(self, amount: float):
+        total = self.held[0].y + amount
+        self.held = (Point(0, total), {"sum": total}, {total}, np.full(2, total))
+
+    def total(self) -> float:
+        return self.held[0].y
+
+
 def test_turns_are_judged_by_state_and_reading_ones_by_what_was_seen():
     books = [Call("add", {"title": title}) for title in "BC"]
     shelf, counts = {"tools": Shelf, "start": {"books": "A", "n": 1}}, {"tools": Counter, "start": {"at": 3}}
-    up, read = Call("up", {}), Call("read", {})
+    up, read, total = Call("up", {}), Call("read", {}), Call("total", {})
+    one, two, three = (Call("put", {"amount": amount}) for amount in (0.1, 0.2, 0.3))
     for made, calls, verdicts in (
         (task([PUT], [PUT]), [[PUT], [PUT]], [True, True]),
         (task([PUT], [PUT]), [[PUT, PUT], []], [False, True]),
@@ -132,6 +158,8 @@ def test_turns_are_judged_by_state_and_reading_ones_by_what_was_seen():
         (task([read], **counts), [[read]], [True]),
         (task([read], **counts), [[]], [False]),
         (task([read, up], tools=Counter), [[up]], [True]),
+        (task([one, two], [total], tools=Purse), [[three], [total]], [True, True]),
+        (task([one, two], tools=Purse), [[two]], [False]),
     ):
         attempt = made.open()
         attempt.begin()
@@ -149,6 +177,23 @@ def test_facts_tell_which_call_of_golds_a_call_was():
     assert [attempt.call(call).facts["gold"] for call in (blue, blue, PUT)] == [1, None, 0]
 
 
+def returning(value):
+    return type("Returning", (), {"read": lambda self: value})
+
+
+def test_results_of_any_type_are_written_as_json():
+    for value, text in (
+        (np.int64(123456), "123456"),
+        ({"a": np.arange(3), np.int8(1): np.bool_(True)}, '{"a":[0,1,2],"1":true}'),
+        ([{"b", "a"}, (Point(1), date(2026, 1, 2))], '[["a","b"],[{"x":1,"y":0.0},"2026-01-02"]]'),
+        ([Color.RED, {1: 2}.keys(), "x" * 5000], f'["red",[1],"{"x" * 5000}"]'),
+    ):
+        assert task([], tools=returning(value)).open().call(Call("read", {})).text == text
+
+
+async def wait(self, at: int = 0): ...
+
+
 class Random(Shelf):
     state = object.__hash__
 
@@ -159,12 +204,20 @@ class Untyped(Shelf):
 
 
 def test_what_could_not_be_judged_is_refused():
-    books, up = {"start": {"books": []}}, Call("up", {})
+    books, up, read = {"start": {"books": []}}, Call("up", {}), Call("read", {})
+    frame = {"reset": lambda self: setattr(self, "at", pd.DataFrame({"a": [1]}))}
     for made, said in (
         (task([up], tools=Untyped, **books), "Untyped.set: parameter at needs a type hint"),
         (task([Call("put", {})]), "gold's call put.. gives an error: at: Field required"),
         (task([], tools=dict), "dict has no public method"),
         (task([up], tools=Random, **books), "two fresh objects of Random differ"),
+        (task([up], tools=type("Frame", (Counter,), frame)), "two of DataFrame .* method __eq__ or state"),
+        (task([up], tools=type("Tool", (), {"up": wait})), r"Tool\.up: it is async"),
+        (task([up], tools=type("Tool", (Counter,), {"reset": wait})), r"Tool\.reset is async"),
+        (task([up], tools=type("Tool", (), {"up": partial(print)})), r"Tool\.up: functools\.partial"),
+        (task([read], tools=returning(wait(1))), r"Returning\.read returns coroutine"),
+        (task([read], tools=returning({"a": object()})), r"Returning\.read returns object, for which JSON"),
+        (task([read], tools=returning([float("nan")])), r"gold's call read\(\) gives an error: Out of range float"),
     ):
         with pytest.raises(ContractError, match=said):
             made.open()
