@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import chain, islice, repeat
 from typing import Any
 
@@ -186,3 +187,19 @@ def check_task(task: Task, options: Mapping[str, Any] | None = None) -> str | No
                 "beginning, or judge the episode alone (passed=None in each turn)"
             )
     return None
+
+
+def check_attempts(task: Task, options: Mapping[str, Any] | None = None) -> EpisodeRecord | None:
+    """The record of gold of a user's task, if it can be played. Raises ContractError if a second attempt may differ."""
+    where, protocol = f"environment {task.environment}: task {task.id}", get_protocol("think_xml", docs="signature")
+    if not check_gold(task) or unwritable(task, protocol):
+        return None
+    play = partial(play_gold, task, protocol, environments={task.environment: dict(options or {})})
+    shared = partial(called, where, getattr(task, "shared_by_attempts", dict))
+    before, (said, record), (again, other), after = shared(), called(where, play), called(where, play), shared()
+    if changed := [name for name in before if before[name] != after.get(name)]:
+        raise ContractError(f"{where}: gold changes {changed[0]} (or its defaults): attempts share it. Use reset()")
+    for one, two in (*zip(said, again, strict=False), (record.outcome, other.outcome)):
+        if one != two:
+            raise ContractError(f"{where}: gold gives {one!r:.120}, then {two!r:.120}: attempts are not independent")
+    return record

@@ -22,7 +22,10 @@ States are compared by the class's `__eq__`, else by what its `state()` returns,
 
 import inspect
 import json
+import pickle
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from types import FunctionType
@@ -88,6 +91,18 @@ class ToolTask:
         if hasattr(type(made.reset(**self.start)), "__await__"):
             raise ContractError(f"{type(made).__name__}.reset is async, and nothing awaits it here")
         return made
+
+    def shared_by_attempts(self) -> dict[str, bytes]:
+        """What objects of the class have in common, as far as it can be written down: globals, attributes, defaults."""
+        kind, written = type(self.fresh()), dict[str, bytes]()
+        found = dict(vars(sys.modules[kind.__module__]))
+        for name, value in ((name, value) for parent in kind.__mro__[:-1] for name, value in vars(parent).items()):
+            found[f"{kind.__name__}.{name}"] = getattr(value, "__func__", value)  # of static methods too
+        for name, value in found.items():
+            with suppress(Exception):  # modules, locks, connections
+                code = isinstance(value, FunctionType)
+                written[name] = pickle.dumps((value.__defaults__, value.__kwdefaults__) if code else value)
+        return written
 
 
 class ToolEnvironment(EnvironmentBase):

@@ -43,7 +43,7 @@ from interaction.environment import (
     named,
     read_options,
 )
-from interaction.gold import check_task
+from interaction.gold import check_attempts, check_task
 from interaction.record import EpisodeRecord, StopReason
 from interaction.words import spoken
 from recipe.files import aligned
@@ -108,6 +108,8 @@ def _audit(given: argparse.Namespace) -> int:
         raise ValueError(f"environment {environment} has no task {given.show[0]!r}, but {', '.join([*known][:3])}...")
     if given.show:
         tasks = [known[given.show[0]]]
+    for task in tasks[:4] if is_own_code(environment) else ():
+        check_attempts(task, read_options(environment, {}))
     for task in tasks if is_own_code(environment) else ():
         check_task(task, read_options(environment, {}))
     rewards = _rewards(given, play(tasks[0], protocol, POLICIES[GOLD]))

@@ -9,6 +9,7 @@ from data_prep.__main__ import main as prepare_data
 from recipe.files import PreflightError
 from recipe.preflight import data, require
 from recipe.settings import CONFIG_DIR, compose
+from recipe.tools.audit import main as audit
 
 
 def config_of(*overrides):
@@ -21,6 +22,27 @@ def test_a_broken_one_is_refused_in_one_line_before_the_start(tmp_path):
     with pytest.raises(PreflightError) as refused:
         require(data.environments(config_of(f"+interaction.environments.inventory={tmp_path}/inventory.py")))
     assert "'list' at inventory.py:56" in str(refused.value) and "\n" not in str(refused.value)
+
+
+TOOLS = """
+from interaction.tool_environment import Call, ToolTask
+NOTED = []
+class Box:
+    notes = []
+    def put(self, tags: list[str] = []): LIST.append("x")
+def load_tasks(): return [ToolTask("own", "t", Box, [("Go.", [Call("put", {})])])]
+"""
+KEPT = example().replace('"inventory"', '"own"').replace("dict(task.stock)", "KEPT.setdefault('x', dict(task.stock))")
+SHARED = {"tags": "Box.put", "NOTED": "NOTED", "self.notes": "Box.notes", KEPT: "then {'role'"}
+
+
+@pytest.mark.parametrize("where", SHARED)
+def test_what_attempts_share_is_found_before_a_start_and_by_the_audit(where, tmp_path, capsys):
+    text = f"{KEPT}\nKEPT = {{}}\n" if where == KEPT else TOOLS.replace("LIST", where)
+    (path := tmp_path / "own.py").write_text(text)
+    with pytest.raises(PreflightError, match=SHARED[where]):
+        require(data.environments(config_of(f"+interaction.environments.own={path}")))
+    assert audit(["--environment", str(path)]) == 2 and SHARED[where] in capsys.readouterr().err
 
 
 def test_its_data_and_the_reward_pass_the_checks_of_a_stage(tmp_path):
