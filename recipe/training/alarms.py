@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from numbers import Real
+from typing import Any
 
 START = 3
 """Steps whose mean is what turns per episode are compared with."""
@@ -12,7 +13,7 @@ SCORES = ("critic/score/min", "critic/score/max")
 """verl's names for the lowest and the highest score of a step."""
 
 
-def not_finite(metrics: Mapping[str, float]) -> list[str]:
+def not_finite(metrics: Mapping[str, Any]) -> list[str]:
     """An alarm where numbers of the update itself are NaN or infinite."""
     updated = [(name, value) for name, value in metrics.items() if name.startswith(("actor/", "critic/"))]
     names = sorted(name for name, value in updated if isinstance(value, Real) and not math.isfinite(value))[:5]
