@@ -6,21 +6,16 @@
 On the CPU profile, and without a MODEL, the tiny policy is made first and the result is what stage 1 starts from.
 """
 
-import hashlib
-import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from interaction.masked import masked
 from recipe import loopback, processes
 from recipe.cluster import TOKEN
 from recipe.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
@@ -30,35 +25,17 @@ from recipe.preflight.machine import choose_attention
 from recipe.preflight.model import start_model, weights
 from recipe.preflight.settings import model_lora, packed_rows
 from recipe.processes import LAUNCH, LOCK, NOTE
-from recipe.settings import as_list, command
+from recipe.settings import command
 from recipe.stage import starts, state
 from recipe.stage.end import read_done
 from recipe.stage.export import ExportError, export, write_card
-from recipe.stage.starts import say, writing
+from recipe.stage.starts import fingerprint, say, writing
 from recipe.stage.state import Done
-
-DECIDE_NOTHING = (
-    *("resume_mode", "save_freq", "test_freq", "max_ckpt_to_keep", "logger"),
-    *("project_name", "experiment_name"),
-)
-"""Settings of `trainer` with which the same model is made."""
 
 
 def machines() -> int:
     """How many machines train: torchrun says it in every process; without it there is one process."""
     return int(os.environ.get("WORLD_SIZE", "1")) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-
-
-def fingerprint(config: DictConfig) -> str:
-    """Hash of everything that decides the outcome: configuration, data, and how the tiny policy is made."""
-    settings: Any = OmegaConf.to_container(config, resolve=True)
-    settings["trainer"] = {name: value for name, value in settings["trainer"].items() if name not in DECIDE_NOTHING}
-    settings["paths"].pop("tiny_policy", None)  # stands in `run` and `stage`
-    parts = [json.dumps(masked(settings), sort_keys=True).encode()]
-    for names in (config.data.train_files, config.data.val_files):
-        parts += [Path(name).read_bytes() for name in (as_list(names) if names else [])]
-    parts.append((Path(__file__).parent / "cpu" / "tiny_policy.py").read_bytes())
-    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def process_group() -> None:
@@ -118,15 +95,18 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     choose_folder(config)
     starts.set_environment(config, machines())
     stage, sides = Path(config.paths.stage), None
-    for key in ("train_files", "val_files"):
-        if names := config.data[key]:
-            config.data[key] = [os.path.expanduser(name) for name in as_list(names)]
     if os.environ.get("RANK", "0") == "0":  # of torchrun's processes the one that reads the data and writes
         sides = read_sides(config)
+    if config.model.path is not None:
+        config.model.path = start_model(str(config.model.path))
     made, before = fingerprint(config), state.look(stage).began
-    if config.trainer.resume_mode != "disable" and before and before.digest == made and read_done(stage):
+    same = before is not None and before.digest == made
+    if config.trainer.resume_mode != "disable" and same and read_done(stage):
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
+    if not same and any((stage / name).exists() for name in (state.FILE, "checkpoints", "hf")):
+        say([f"the warm start in {stage} is of another model, other settings or rows: made again"] * bool(sides))
+        config.trainer.resume_mode = "disable"
     if config.trainer.save_freq != -1:  # without the first three a resume would begin anew at a later step
         config.checkpoint.save_contents = ["model", "optimizer", "extra", "hf_model"]
     require(model_lora(config.model, "model"), packed_rows(config.model, "model", config.trainer.device))
@@ -136,10 +116,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             "merge_and_unload, save_pretrained), and set MODEL to the result."
         )
     if config.model.path is not None:
-        config.model.path = start_model(str(config.model.path))
         require(weights(config.model.path))
         starts.check_same_start(config)
-        starts.check_same_rows(config, 0, made)  # at the last step nothing would be left to train
         sides = arrange(sides, config) if sides else None
     elif config.trainer.device != "cpu" or not config.paths.get("tiny_policy"):
         raise PreflightError("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
@@ -156,7 +134,7 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
             hold(folder, held)
             if config.trainer.resume_mode != "auto":
                 say(starts.start_over(config))
-            elif config.model.path is not None:  # the tiny policy is made anew
+            else:
                 say(state.go_back(checkpoints, machines() == 1))
             if not (folder / LOCK).exists():  # it was set aside with the stage, where that is the run's folder
                 hold(folder, held)
@@ -195,8 +173,6 @@ def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | N
 
     stage, said, knows = Path(config.paths.stage), None, config.stage.get("tiny_knows", "bfcl")
     config.model.path = str(stage / "untrained")
-    for old in ("untrained", "checkpoints", "hf"):  # made with other settings: nothing of it is resumed
-        shutil.rmtree(stage / old, ignore_errors=True)
     if sides and knows != "bfcl":
         said = folder_of(config) / "train.parquet"
         write_side(sides.train, said)
@@ -207,9 +183,10 @@ def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | N
 
 def main() -> None:
     """Entry point of `python -m recipe.sft`."""
-    config = None
+    config, again = None, ""
     try:
         config, overrides = command(sys.argv[1:], "sft", group="sft_hardware")
+        again = starts.going_on(config)
         malloc = {name: str(value) for name, value in config.launcher.env.items() if name.startswith("MALLOC_")}
         if any(name not in os.environ for name in malloc):  # the C library reads them only when a process starts
             os.environ.update(malloc)
@@ -220,7 +197,7 @@ def main() -> None:
     except KeyboardInterrupt:
         if config is None:
             raise
-        print(f"\n{config.stage.name} was interrupted. The same command{starts.going_on(config)} goes on", flush=True)
+        print(f"\n{config.stage.name} was interrupted. The same command{again} goes on", flush=True)
         sys.exit(130)
 
 

@@ -13,20 +13,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from omegaconf import DictConfig
+
 from recipe import processes
 from recipe.curriculum.stages import OF_THE_FIRST, Stage
-from recipe.files import STRICT, PreflightError, StateFile
+from recipe.files import STRICT, StateFile
 from recipe.preflight import model as preflight_model
-from recipe.preflight import require
 from recipe.settings import as_list, compose, quoted
 from recipe.stage import console, end, starts
 from recipe.stage.metrics_log import read_steps, time_line
-from recipe.stage.state import Done, Step, look
+from recipe.stage.state import Done, Start, Step, look, resumes, update
 
 FILE = "curriculum.json"
 VALIDATION_ONLY = (
     *(f"stage.name={starts.BEFORE}", "stage.gate=null", "stage.handover=last"),
-    *("trainer.val_only=true", "trainer.val_before_train=true", "trainer.save_freq=-1"),
+    *("trainer.val_only=true", "trainer.val_before_train=true", "trainer.save_freq=-1", "trainer.resume_mode=disable"),
 )
 
 
@@ -122,14 +123,13 @@ def run_stages(run: Path, stages: Sequence[Stage]) -> None:
 def _check_stages(run: Path, stages: Sequence[Stage]) -> None:
     """Make each stage's checks. A stage before that has no model yet is replaced by the start model."""
     given = [item for item in stages[0].overrides if item.startswith(OF_THE_FIRST)]
-    results = {}
-    warm_start = stages[0].composed.stage.warm_start
-    start = os.environ.get("MODEL") or (_start_of_warm_start(stages[0]) if warm_start else None)
+    results, warm = {}, _of_warm_start(run, stages)[1] if stages[0].composed.stage.warm_start else None
+    start, warmed = os.environ.get("MODEL") or (warm and warm.model.path), warm and _up_to_date(warm)
     for stage in stages:
         arguments, environment = [*stage.arguments, "preflight_only=true"], dict(os.environ)
-        previous, warm = stage.composed.stage.previous, stage.composed.stage.warm_start
+        previous = stage.composed.stage.previous
         before = run / previous / "hf" if previous else preflight_model.warm_started(stage.composed)
-        if (previous or warm) and (before / "config.json").is_file():
+        if (previous or warmed) and (before / "config.json").is_file():
             environment.pop("MODEL", None)
         else:
             arguments += ["stage.previous=null", *given] if previous else []
@@ -159,41 +159,60 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
     `stage.before` the model that it begins with is validated first, once.
     """
     first = stages[0]
-    config, name, tiny = first.composed, first.composed.stage.warm_start, first.composed.paths.get("tiny_policy")
-    model, before = config.actor_rollout_ref.model, run / starts.BEFORE
-    given = model.path is not None and (tiny or model.path != os.environ.get("MODEL"))
-    if given or model.lora_adapter_path is not None or config.stage.previous:
+    config, model, named = first.composed, first.composed.actor_rollout_ref.model, os.environ.get("MODEL")
+    tiny, own = config.paths.get("tiny_policy"), preflight_model.warm_started(config) / "config.json"
+    given = (tiny and own.is_file()) or model.path not in (None, None if tiny else named)
+    if given or model.lora_adapter_path is not None or config.stage.previous or not config.stage.warm_start:
         return
-    if name and config.stage.before and not read_steps(before) and (begin := _start_of_warm_start(first)) is not None:
-        rows = ",".join(map(quoted, as_list(config.data.train_files)))  # the profile's own are the stage's by name
-        arguments = [*first.arguments, *VALIDATION_ONLY, f"data.train_files=[{rows}]"]
-        arguments.append(f"actor_rollout_ref.model.path={quoted(begin)}")
-        _launched(before, f"validates {begin}", "recipe.train", arguments, stages, note)
-    folder = preflight_model.warm_started(config)
-    if not name and not (folder / "config.json").is_file():
-        try:
-            if end.read_done(run / first.folder) is None:
-                require(preflight_model.start(config, []))
-        except PreflightError as error:
-            raise StageFailed(f"{first.folder} cannot start: {error}") from error
-    elif not (folder / "config.json").is_file():
-        folder = Path(tiny) if tiny else folder
-        arguments = ["--config-name", name, *_profile(first)]
-        arguments += [item for item in first.overrides if item.startswith("paths.data=")]
-        _launched(folder.parent, "warm start", "recipe.sft", arguments, stages, note)
-    if name:
-        os.environ.pop("MODEL", None)
-        model.path = None
+    arguments, warm = _of_warm_start(run, stages)
+    began = look(run / first.folder).began
+    goes_on = config.trainer.resume_mode != "disable" and (resumes(config) or end.read_done(run / first.folder))
+    if goes_on and began and (named or began.made) and began.made != starts.fingerprint(warm):
+        raise StageFailed(
+            f"{first.folder} began with another model than this warm start of {warm.model.path or 'the tiny policy'}. "
+            f"Set model, settings and rows as they were, or stage.warm_start=null to go on. {starts.REMEDY}"
+        )
+    if config.stage.before and warm.model.path is not None:
+        _validate_before(run, stages, warm, note)
+    if not (began and goes_on) and not _up_to_date(warm):
+        _launched(Path(warm.paths.stage), "warm start", "recipe.sft", arguments, stages, note)
+    os.environ.pop("MODEL", None)
+    model.path = None
 
 
-def _profile(first: Stage) -> list[str]:
-    return [f"sft_{item}" for item in first.overrides if item.startswith("hardware=")]
+def _of_warm_start(run: Path, stages: Sequence[Stage]) -> tuple[list[str], DictConfig]:
+    """The arguments of `python -m recipe.sft`, and its configuration. Without MODEL it is of the model of last time."""
+    config, overrides = stages[0].composed, stages[0].overrides
+    tiny, before = config.paths.get("tiny_policy"), look(preflight_model.warm_started(config).parent).began
+    where = f"tiny_policy={quoted(str(Path(tiny).parent))}" if tiny else f"run={quoted(str(run))}"
+    given = [f"paths.{where}", *(item for item in overrides if item.startswith("paths.data="))]
+    given += [f"sft_{item}" for item in overrides if item.startswith("hardware=")]
+    if all(stage.composed.trainer.resume_mode == "disable" for stage in stages):
+        given.append("trainer.resume_mode=disable")
+    elif before and not tiny and not os.environ.get("MODEL"):
+        given.append(f"model.path={quoted(before.model)}")
+    name = config.stage.warm_start
+    return ["--config-name", name, *given], compose(name, given, group="sft_hardware")
 
 
-def _start_of_warm_start(first: Stage) -> str | None:
-    """The model that the warm start begins with; None for one that it makes itself."""
-    path = compose(str(first.composed.stage.warm_start), _profile(first), group="sft_hardware").model.path
-    return None if path is None else str(path)
+def _up_to_date(warm: DictConfig) -> bool:
+    """Whether a warm start is there, whole, and made of the same."""
+    stage = Path(warm.paths.stage)
+    began = None if warm.trainer.resume_mode == "disable" else look(stage).began
+    return began is not None and began.digest == starts.fingerprint(warm) and end.read_done(stage) is not None
+
+
+def _validate_before(run: Path, stages: Sequence[Stage], warm: DictConfig, note: Path) -> None:
+    """Validate the model that the warm start begins with, unless it has played these rows."""
+    config, begin, folder = stages[0].composed, str(warm.model.path), run / starts.BEFORE
+    played, began = [begin, *as_list(config.data.val_files), *as_list(config.environment.guard)], look(folder).began
+    known = began is not None and began.made == starts.digest(played) and read_steps(folder)
+    if known and warm.trainer.resume_mode != "disable":
+        return
+    arguments = [*stages[0].arguments, *VALIDATION_ONLY, f"actor_rollout_ref.model.path={quoted(begin)}"]
+    rows = ",".join(map(quoted, as_list(config.data.train_files)))  # the profile's own are the stage's by name
+    _launched(folder, f"validates {begin}", "recipe.train", [*arguments, f"data.train_files=[{rows}]"], stages, note)
+    update(folder, began=replace(look(folder).began or Start(begin), made=starts.digest(played)))
 
 
 def _run_stage(folder: Path, stage: Stage, progress: Progress, note: Path, stages: Sequence[Stage]) -> None:

@@ -2,11 +2,13 @@
 
 verl resumes whatever it finds under `trainer.default_local_dir`. So a start notes in `state.json` what it began with,
 and another one is refused unless `trainer.resume_mode=disable` asks to start over: then the stage's folder is renamed
-to `aside/` before anything new is written. Nothing is deleted, and `python -m recipe.report <run>/aside` shows it.
+to `aside/` before anything new is written. Nothing is deleted, and `python -m recipe.report <run>/aside` shows it. A
+warm start that is not of the same model, settings and rows is set aside without being asked.
 """
 
 import hashlib
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
@@ -64,10 +66,11 @@ def start_of(config: DictConfig) -> Start:
     name = str(smollm2.FOLDER.absolute()) if name == smollm2.NAME else name
     if not is_hub_id(name):
         name = str(Path(name).expanduser().absolute())
-    adapter = model.get("lora_adapter_path")
+    adapter, maker = model.get("lora_adapter_path"), state.look(Path(name).parent).began
     return Start(
         model=name,
         weights=identity(Path(name)),
+        made=maker.digest if maker else None,
         adapter=identity(Path(str(adapter)).expanduser(), measure=True) if adapter else None,
         # another rank does not load; another alpha would change the policy by that factor
         lora_rank=model.lora_rank or None,
@@ -83,6 +86,29 @@ def _same_model(before: Start, start: Start) -> bool:
     if None not in (before.weights, start.weights):
         return before.weights == start.weights
     return place(before.model) == place(start.model)
+
+
+def digest(names: Any) -> str:
+    """Hash of files, and of model folders without their pages, wherever they are; of what is not there by its name."""
+    parts = list[str]()
+    for name in as_list(names):
+        path = smollm2.FOLDER if name == smollm2.NAME else Path(os.path.expanduser(name))
+        files = [file for file in (path, *sorted(path.glob("*"))) if file.is_file() and file.suffix != ".md"]
+        for file in files:
+            with file.open("rb") as content:
+                parts.append(hashlib.file_digest(content, "sha256").hexdigest())
+        parts += [] if files else [name]
+    return hashlib.sha256(str(parts).encode()).hexdigest()
+
+
+def fingerprint(config: DictConfig) -> str:
+    """Hash of everything that decides a warm start: settings, rows, the start model or how the tiny policy is made."""
+    full: Any = OmegaConf.to_container(config, resolve=True)
+    settings = {name: full[name] for name in ("model", "engine", "optim", "data", "stage")}
+    settings["trainer"] = [full["trainer"][name] for name in ("total_epochs", "total_training_steps", "seed", "device")]
+    settings["data"] |= {key: digest(config.data[key]) for key in ("train_files", "val_files")}
+    settings["model"]["path"] = digest(config.model.path or str(Path(__file__).parents[1] / "cpu" / "tiny_policy.py"))
+    return hashlib.sha256(json.dumps(masked(settings), sort_keys=True).encode()).hexdigest()
 
 
 def going_on(*configs: DictConfig) -> str:
@@ -147,7 +173,7 @@ def check_same_rows(config: DictConfig, rows: int, digest: str) -> None:
         numbers = f" ({before.rows} rows, now {rows})" * bool(rows)
         raise PreflightError(
             f"the checkpoints in {config.trainer.default_local_dir} were trained on other data{numbers}. Set files, "
-            f"lengths, stage.over_budget and turn policy (of a warm start: all settings) as they were. {REMEDY}"
+            f"lengths, stage.over_budget and turn policy as they were. {REMEDY}"
         )
 
 
@@ -190,12 +216,12 @@ def start_over(config: DictConfig) -> list[str]:
         kept.mkdir(parents=True)
         for path in ours:  # without the first one nothing is resumed
             path.rename(kept / path.name)
-        said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {kept}")
+        said.append(f"the checkpoints of an earlier start in {checkpoints} are set aside in {kept}")
     if stage.is_dir() and any(path.name != LOCK for path in stage.iterdir()):
         target = free(stage.parent / ASIDE / stage.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         stage.rename(target)  # at once, so that a kill leaves no half of it
-        said.append(f"trainer.resume_mode=disable: all that was in {stage} is set aside in {target}")
+        said.append(f"all that was in {stage}, of an earlier start, is set aside in {target}")
     return said
 
 

@@ -38,6 +38,8 @@ class Start:
     """A folder's absolute path, or a hub id."""
     weights: str | None = None
     """Short name of the model's weights by their noted checksums, so that a folder may be moved; else None."""
+    made: str | None = None
+    """`digest` of the warm start or stage that has made the model; of `before/` a hash of model and rows."""
     adapter: str | None = None
     """The same of the adapter that is trained further."""
     lora_rank: int | None = None

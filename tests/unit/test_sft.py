@@ -96,22 +96,31 @@ def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(
         with pytest.raises(SystemExit, match="ended at step 7 of 14. Start it again"):
             started()
     assert not (run / "hf").exists()
-    with pytest.raises(SystemExit, match="other data"):
-        started("optim.lr=1e-3")
-    assert started() == [7] and started("trainer.save_freq=50", "trainer.test_freq=3", "trainer.logger=[console]") == []
-    with monkeypatch.context() as named:
-        named.setenv("RUN", "another")  # a tracker's name
-        assert started() == []
-    noted = (run / "state.json").read_bytes()
-    with pytest.raises(SystemExit, match=r"other data.* trainer.resume_mode=disable"):
-        started("data.val_share=0.1")
-    assert (run / "state.json").read_bytes() == noted
-    assert started("optim.lr=1e-3", "trainer.resume_mode=disable") == [0]
-    (run / "state.json").unlink()
-    shutil.rmtree(run / "hf")
-    with pytest.raises(SystemExit, match=r"checkpoints of an unknown start.* trainer.resume_mode=disable"):
-        started()
-    assert started("trainer.resume_mode=disable") == [0]
+    assert started() == [7] and started() == []
+    with pytest.raises(SystemExit, match="which trainer.resume_mode=disable sets aside"):
+        started(f"model.path={run}/hf")
+    (run / "state.json").unlink()  # nobody knows what it is of
+    assert started() == [0] and (tmp_path / "aside" / "run" / "hf").is_dir()
+
+
+def test_a_warm_start_is_made_again_for_another_model_other_rows_or_settings_and_for_nothing_else(
+    started: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    model, rows = tmp_path / "model", tmp_path / "rows.parquet"
+    (model / "model.safetensors").write_bytes(b"one")
+    assert started() == [0] and "made again" not in capsys.readouterr().out
+    shutil.copytree(model, tmp_path / "moved")
+    shutil.copy(rows, tmp_path / "rows")
+    monkeypatch.setenv("RUN", "another")  # a tracker's name
+    same = ("trainer.save_freq=50", "trainer.test_freq=3", "trainer.logger=[console]", "++launcher.env.OMP_A=1")
+    assert started(*same, f"model.path={tmp_path}/moved", f"data.train_files={tmp_path}/rows") == []
+    weights = ("model.safetensors", "pytorch_model.bin", "tokenizer.json", "chat_template.jinja")
+    for number, path in enumerate([rows, *(model / name for name in weights)], 1):
+        path.write_bytes(b"other")
+        assert started() == [0] and len([*(tmp_path / "aside").iterdir()]) == number, path
+        assert "made again\n" in capsys.readouterr().out and started() == [], path
+    for setting in ("optim.lr=1e-3", "data.val_share=0.1", "trainer.seed=5", "trainer.resume_mode=disable"):
+        assert started(setting) == [0], setting
 
 
 def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that_of_all(monkeypatch) -> None:

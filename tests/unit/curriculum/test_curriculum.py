@@ -2,7 +2,9 @@
 
 import copy
 import os
+import shutil
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from unittest.mock import Mock
@@ -17,7 +19,7 @@ from recipe.curriculum import runner, stages
 from recipe.files import PreflightError
 from recipe.preflight import check
 from recipe.settings import compose as compose_stage
-from recipe.stage import choosing, end
+from recipe.stage import choosing, end, starts
 from recipe.stage import state as stage_state
 
 
@@ -81,9 +83,9 @@ def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_pa
     given = f"paths.run={tmp_path}"
     (tmp_path / runner.FILE).write_bytes(b"\xff{")  # damaged: written anew
     command.main([given, "stage2:trainer.total_epochs=3"])
-    assert [arguments for _, arguments, _ in launched] == [
-        ["--config-name", "stage2", "stage.previous=stage1_format", given, "trainer.total_epochs=3"],
-        ["--config-name", "stage3", "stage.previous=stage2_base", given],
+    assert [(arguments, model) for _, arguments, model in launched] == [
+        (["--config-name", "stage2", "stage.previous=stage1_format", given, "trainer.total_epochs=3"], None),
+        (["--config-name", "stage3", "stage.previous=stage2_base", given], None),
     ]
     said = capsys.readouterr().out
     assert "stage1_format: already done, 12 steps" in said
@@ -104,8 +106,6 @@ def test_a_start_model_or_adapter_is_for_the_first_stage_only_and_needs_no_tiny_
 def test_the_tiny_policy_is_made_for_its_own_curriculum_where_no_model_is_there(tmp_path, monkeypatch, launched):
     monkeypatch.delenv("MODEL")
     monkeypatch.setattr(stages, "compose_stage", compose_stage)
-    with pytest.raises(SystemExit, match="Set MODEL="):
-        command.main(["--curriculum=qwen3_4b", f"paths.run={tmp_path}"])
     given = [f"paths.tiny_policy={tmp_path}/tiny/hf", "--stages=stage1"]
     command.main([f"paths.run={tmp_path}/a", *given])
     (tmp_path / "b" / "stage0_sft" / "hf").mkdir(parents=True)
@@ -114,31 +114,64 @@ def test_the_tiny_policy_is_made_for_its_own_curriculum_where_no_model_is_there(
     assert [module for module, _, _ in launched] == ["recipe.sft", "recipe.train", "recipe.train"]
 
 
-def test_the_model_of_the_warm_start_is_validated_before_it_until_that_is_done(tmp_path, launched, monkeypatch):
+def test_a_warm_start_is_of_this_model_and_these_rows_validated_before_and_no_stage_goes_on_from_another(
+    tmp_path, launched, monkeypatch
+):
+    launch, folder, data = runner.launch, tmp_path / "run", tmp_path / "data"
     monkeypatch.setenv("HARDWARE", "cpu")
     monkeypatch.setattr(stages, "compose_stage", lambda name, overrides: compose_stage(name, overrides))
-    given = ["--stages=stage1", "stage.handover=best", "trainer.save_freq=1000", f"paths.run={tmp_path}"]
+    for path in (tmp_path / "a" / "x.safetensors", tmp_path / "b" / "x.bin", data / "stage0_sft.parquet"):
+        path.parent.mkdir()
+        path.write_text(str(path))
 
-    def run() -> list[str]:
-        monkeypatch.setenv("MODEL", "/m")
+    def note(module, arguments, watch, note):
+        """What a start notes."""
+        launch(module, arguments, watch, note)
+        group = "sft_hardware" if module == "recipe.sft" else "hardware"
+        config, digest = compose_stage(arguments[1], arguments[2:], group), None
+        assert config.paths.stage == str(watch.stage)
+        if module == "recipe.sft":
+            finished(watch.stage)
+            digest = starts.fingerprint(config)
+        else:
+            config.actor_rollout_ref.model.path = config.actor_rollout_ref.model.path or f"{folder}/stage0_sft/hf"
+            write_metrics(folder, watch.stage.name, "1.jsonl", [(0, {"val/acc": 0.5})])
+        stage_state.update(watch.stage, began=replace(starts.start_of(config), digest=digest))
+        return 0
+
+    def run(model: str | None, *given: str, fresh: bool = False) -> str:
+        monkeypatch.delenv("MODEL", raising=False)
+        if model:
+            monkeypatch.setenv("MODEL", f"{tmp_path}/{model}")
+        if fresh:
+            shutil.rmtree(folder / "stage1_format")
         launched.clear()
-        command.main(given)
-        return [f"{module} {'stage.name=before' in arguments} {model}" for module, arguments, model in launched]
+        given = ("stage.handover=best", "trainer.save_freq=1000", f"paths.run={folder}", f"paths.data={data}", *given)
+        command.main(["--stages=stage1", *given])
+        return " ".join("before" if "stage.name=before" in line else module[7:] for module, line, _ in launched)
 
-    began = ["recipe.train True /m", "recipe.sft False /m", "recipe.train False None"]
-    assert run() == began
-    before = compose_stage("stage1", launched[0][1][2:])
-    assert (before.paths.stage, before.actor_rollout_ref.model.path) == (f"{tmp_path}/before", "/m")
+    monkeypatch.setattr(runner, "launch", note)
+    assert run("a") == "before sft train" and statuses(folder) == [("stage1_format", "done")]
+    assert [model for _, _, model in launched] == [f"{tmp_path}/a", f"{tmp_path}/a", None]
+    before, first = (compose_stage("stage1", launched[number][1][2:]) for number in (0, 2))
     assert (before.trainer.val_only, before.trainer.val_before_train, before.trainer.save_freq) == (True, True, -1)
-    assert before.data.train_files == ["data/cpu/stage1_format.parquet"]
-    assert choosing.deciding(before) == []
-    assert compose_stage("stage1", launched[2][1][2:]).trainer.val_before_train
-    assert statuses(tmp_path) == [("stage1_format", "done")]
-    (tmp_path / "stage1_format" / "state.json").unlink()
-    assert run() == began  # as after an interruption: nothing was logged
-    write_metrics(tmp_path, "before", "1.jsonl", [(0, {"val/acc": 0.5})])
-    (tmp_path / "stage1_format" / "state.json").unlink()
-    assert run() == began[1:]
+    assert before.data.train_files == [f"{data}/stage1_format.parquet"] and choosing.deciding(before) == []
+    assert before.actor_rollout_ref.model.path == f"{tmp_path}/a" and first.trainer.val_before_train
+    assert run("a") == run(None) == run("a/") == ""
+    shutil.rmtree(folder / "before" / "metrics")  # as after an interruption
+    assert run("a") == "before"
+    (data / "val.parquet").write_text("other rows")
+    assert run(None) == "before" and run("a") == ""
+    for model in "ba":
+        with pytest.raises(SystemExit, match=r"began with another model than this .*/[ab]\. Set .*resume_mode=disable"):
+            run(model)
+        assert launched == []
+        (data / "stage0_sft.parquet").write_text("other rows")
+    assert run("a", fresh=True) == "sft train" and run("b", fresh=True) == "before sft train"
+    (tmp_path / "b" / "x.bin").write_text("other weights")
+    assert run(None, fresh=True) == "before sft train" and launched[1][1][-1] == f"model.path={tmp_path}/b"
+    assert run("b", "trainer.resume_mode=disable") == "before sft train"
+    assert run("b", "--stages=stage1,stage2", "stage1:trainer.resume_mode=disable") == "train train"
 
 
 def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_model_named_now(tmp_path, launched):
