@@ -134,7 +134,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             with writing(config):
                 say(starts.repair(config))
         lacks += preflight.check(config)
-        trains = not config.preflight_only and not end.at_target(config)
+        trains = not config.preflight_only and (not end.at_target(config) or end.owes_validation(config))
         if trains and cluster is None and config.launcher.get("prefork"):
             from recipe.cpu import prefork  # another process imports the large libraries while this one does
 
@@ -156,7 +156,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             sys.exit(f"all other checks passed; nothing was started. {config.stage.name} cannot start here:{listed}")
         print("all checks passed; nothing was started. Lines above that begin with NOTE may be worth a look")
         return
-    if end.at_target(config):
+    if not trains:
         print(f"{config.stage.name} is done, and not trained again. Another training needs another RUN.", flush=True)
     else:
         print(console.BEGINS, flush=True)

@@ -79,6 +79,13 @@ def at_target(config: DictConfig) -> bool:
     return 0 < target.total_steps <= latest(Path(config.trainer.default_local_dir))
 
 
+def owes_validation(config: DictConfig, last: int = 0) -> bool:
+    """Whether a start was killed between the newest checkpoint and its validation; step `last` is the stage's last."""
+    step, every = latest(Path(config.trainer.default_local_dir)), config.trainer.test_freq
+    due = 0 < step and 0 < every and (step >= last or step % every == 0)
+    return due and not any(name.startswith("val") for name in read_steps(Path(config.paths.stage)).get(step, ()))
+
+
 def best_model(stage: Path, step: int) -> Path:
     """Where the model of the best step is kept."""
     return stage / "best" / f"global_step_{step}" / "hf"
@@ -104,8 +111,12 @@ class StageEnd:
             print(
                 f"RESUME the best, step {best.step} by {best.metric}, is chosen anew from the steps to come", flush=True
             )
-        note_target(config, planned, planned)
-        self._leave_after(done)
+        if at_target(config) and done == latest(Path(config.trainer.default_local_dir)):  # it may lack its validation
+            self.last = done
+        else:
+            note_target(config, planned, planned)
+            self._leave_after(done)
+        self.owed = done if owes_validation(config, self.last) else None
 
     def __call__(self, step: int, metrics: Mapping[str, float]) -> int:
         """Take note of a step's metrics; returns the step that is now the last one."""

@@ -92,7 +92,16 @@ class Curriculum(PPOTrainer):
         planned = min(self.total_training_steps, self.steps_per_epoch * self.config.trainer.total_epochs)
         self.stage_end = StageEnd(self.config, planned, self.global_steps)
         self.total_training_steps = self.stage_end.last
+        self.config.trainer.val_before_train |= self.stage_end.owed is not None
+        self.config.trainer.val_only |= self.global_steps >= self.stage_end.last
         super().fit(agent_loop_manager)
+
+    def _validate(self) -> dict[str, float]:
+        """verl's; one that an earlier start owes may be of the best step, or reach the gate."""
+        metrics = super()._validate()
+        if self.global_steps == self.stage_end.owed:
+            self.total_training_steps = self.stage_end(self.global_steps, metrics)
+        return metrics
 
     @property
     def _kl_controller(self) -> EpisodeKLController | None:

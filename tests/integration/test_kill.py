@@ -91,6 +91,7 @@ class Run:
             *("stage.warm_start=null", "stage.before=false"),
             *(f"{name}:trainer.total_training_steps={steps}" for name, steps in names.items()),
             *SHORT,
+            f"trainer.test_freq={1000 if self.hardware == 'tiny' else -1}",  # at the last step, after its checkpoint
         ]
         given = environment(HARDWARE=self.hardware)
         child = subprocess.Popen(
@@ -143,6 +144,7 @@ class Run:
             assert (entries[name].status, entries[name].global_step) == ("done", steps)
             assert {*read_steps(stage), unlogged} >= {*range(1, steps + 1)}
             assert (done := end.read_done(stage)) and done.global_step == steps
+            assert ("val/acc" in read_steps(stage)[steps]) == (self.hardware == "tiny")
             for step in range(1, steps + 1):
                 assert len(read_records(stage / "rollouts" / "train" / f"{step:06d}.jsonl")) == 2 * 4
 
@@ -173,7 +175,7 @@ def saving(run: Run) -> bool:
     return (run.stage / "checkpoints" / f"global_step_{run.saved + 1}" / "actor").is_dir() and run.saved >= 2
 
 
-def saved_and_not_exported(run: Run) -> bool:
+def saved_and_not_validated(run: Run) -> bool:
     return run.saved == run.steps["stage1_format"] and not state.look(run.stage).done
 
 
@@ -182,7 +184,7 @@ def between_stages(run: Run) -> bool:
 
 
 PLACES = {starting_up: False, generating: True, updating: False, saving: True}
-PLACES |= {saved_and_not_exported: True, between_stages: False}
+PLACES |= {saved_and_not_validated: True, between_stages: False}
 
 
 @pytest.mark.parametrize(("place", "whole_session"), PLACES.items())

@@ -65,5 +65,11 @@ def test_what_a_start_over_replaces_is_aside_before_training_begins(folder: Path
     monkeypatch.setattr(train, "launch", lambda *_: seen.append((state.look(stage).began, [*stage.glob("check*/*")])))
     train.main()
     ((began, checkpoints),) = seen
+    monkeypatch.setattr(sys, "argv", [*sys.argv[:3], *given[1:]])
+    monkeypatch.setattr(train.end, "at_target", lambda _: True)
+    for owes in (True, False):  # killed before the last validation was logged, and after
+        monkeypatch.setattr(train.end, "owes_validation", lambda _, owes=owes: owes)
+        train.main()
+        assert len(seen) == 2
     assert began and began.model == str(folder / "model") and not checkpoints
     assert state.latest(folder / "outputs" / "default" / "aside" / "stage1_format" / "checkpoints") == 3

@@ -5,11 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 from support.queue import metrics_of
+from support.runs import write_metrics
+from support.stages import config_of, save
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from recipe.settings import compose
+from recipe.stage.end import note_target
+from recipe.stage.state import look
 from recipe.training import trainer as module
 
 
@@ -21,6 +25,25 @@ def test_without_validation_data_verl_makes_its_data_set_of_the_training_rows(mo
     trainer.total_training_steps = 1
     trainer._init_dataloader()
     assert seen == [["a"]]
+
+
+def test_a_start_validates_first_what_a_killed_one_has_saved_and_not_validated(tmp_path, monkeypatch):
+    monkeypatch.setattr(PPOTrainer, "_validate", lambda self: {"val_dev/score": 0.5})
+    monkeypatch.setattr(PPOTrainer, "fit", lambda self, _: self._validate())
+    cases = [(1, 9, {}, False), (2, 9, {}, True), (2, 9, {"val/acc": 1.0}, False), (3, 3, {"train/acc": 1.0}, True)]
+    for number, (done, last, logged, owed) in enumerate(cases):
+        run, off = tmp_path / str(number), {"val_before_train": False, "val_only": False}
+        config = config_of(run, stage__handover="best", trainer__test_freq=2)
+        config.trainer.update(off)
+        write_metrics(run, "stage", "1.jsonl", [(1, {"val/acc": 1.0}), (done, logged)])
+        save(config, done)
+        note_target(config, last, 9, "a gate")
+        trainer = module.CurriculumTrainer.__new__(module.CurriculumTrainer)
+        trainer.config, trainer.global_steps, trainer.total_training_steps, trainer.steps_per_epoch = config, done, 9, 1
+        trainer.fit(None)
+        found, asked = look(run / "stage"), config.trainer
+        assert (asked.val_before_train, asked.val_only, found.target.total_steps) == (owed, done == last, last)
+        assert (found.best and found.best.step) == (done if owed else None)
 
 
 def test_faults_of_model_environment_and_engine_are_counted_apart(trainer_for):
