@@ -55,6 +55,11 @@ def test_verl_accepts_the_configurations() -> None:
             assert need_reference_policy(config) is (hardware != "cpu")
 
 
+def test_a_stage_has_its_learning_rate_on_a_cpu_whatever_it_is_called() -> None:
+    rates = [compose(name, ["hardware=cpu", "stage.name=polish"]).actor_rollout_ref.actor.optim.lr for name in STAGES]
+    assert rates == [1e-5, 1e-5, 3e-6]
+
+
 def test_composing_imports_neither_torch_nor_ray() -> None:
     code = "import sys; from recipe.settings import compose; compose('stage1', ['hardware=tiny'])\n"
     code += "print(sorted({'torch', 'ray', 'verl', 'vllm'} & set(sys.modules)))"
