@@ -19,6 +19,7 @@ from interaction.call import Call
 from interaction.environment import EnvironmentBase, Request
 from interaction.outcome import Facts, ToolResult, TurnResult, Verdicts
 from interaction.record import StopReason
+from interaction.refusal import is_refusal
 
 
 @checked_dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
@@ -31,7 +32,7 @@ class Options:
     """When a turn has had all its messages, "judge" judges it as it stands; "official" does so only for the last one,
     as BFCL, which lets the model write one message more before: `max_steps_per_turn` is 21 then."""
     empty_gold: Literal["state", "official"] = "state"
-    """A turn without gold calls passes if it was answered, changed nothing and called no function that is not there
+    """A turn without gold calls passes if it was refused, changed nothing and called no function that is not there
     ("state"), or whatever happened in it, as in BFCL ("official"). `passed_official` stays as it is."""
     withheld: Literal["refused", "official"] = "refused"
     """A call of a function that is revealed in a later turn is answered as one of an unknown function ("refused"), or
@@ -74,7 +75,8 @@ class BFCLEnvironment(EnvironmentBase):
 
     def answer(self, text: str) -> Request | None:
         """Judges the turn and goes on to the next."""
-        self._judge(answered=True)
+        gold = self._scenario.turns[self._position].gold
+        self._judge(answered=bool(gold) or is_refusal(text, self._scenario.visible(len(self._turns) - 1)))
         self._position += 1
         if self._position == len(self._turns):
             return None

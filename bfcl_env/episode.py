@@ -24,7 +24,7 @@ class TurnVerdict:
     """The judgement of one user turn."""
 
     passed: bool
-    """Our rule: BFCL's for turns with gold calls; a turn without gold passes if it ended with an answer, left the
+    """Our rule: BFCL's for turns with gold calls; a turn without gold passes if it ended with a refusal, left the
     state as it was and called no unknown or withheld function."""
     passed_official: bool
     """BFCL's rule, which does not judge turns without gold calls (True for them)."""
@@ -146,8 +146,8 @@ class Episode:
         """Judges the current turn and goes on to the next.
 
         Args:
-            answered: whether the model ended the turn with an answer of its own, rather than being cut off. Counts
-                only for turns without gold calls, where answering is the task.
+            answered: whether the model ended the turn with a refusal (`interaction.refusal`), rather than being cut
+                off or silent. Counts only for turns without gold calls, where refusing is the task.
 
         Raises:
             RuntimeError: the episode is closed or all its turns have ended.

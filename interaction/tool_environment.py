@@ -14,6 +14,7 @@
 
 A turn passes if the state is that of a fresh object on which gold's calls of this turn and of those before were made.
 Where gold's calls of a turn change nothing, their results must also be among those that the model saw in that turn.
+Where gold makes no call, the model must refuse in words.
 
 States are compared by the class's `__eq__`, else by what its `state()` returns, else by its attributes, floats up to
 1e-9 (`interaction.values`). Attempts do not share an object, but each call runs in a thread of its own:
@@ -41,6 +42,7 @@ from interaction.environment import EnvironmentBase, GoldMessage, Part, Request
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.protocol.docs import compact_json, documented
 from interaction.record import StopReason
+from interaction.refusal import is_refusal
 from interaction.values import ADVICE, in_json, same, same_state
 
 __all__ = ["Call", "ToolEnvironment", "ToolTask"]
@@ -132,7 +134,7 @@ class ToolEnvironment(EnvironmentBase):
 
     def answer(self, text: str) -> Request | None:
         """Judges the turn and gives the next one."""
-        self._judge()
+        self._judge(text)
         if len(self.passed) == len(self.task.turns):
             return None
         self._gold, self._seen = self._next_gold(), []
@@ -168,9 +170,10 @@ class ToolEnvironment(EnvironmentBase):
         self._asked_for = results if same_state(before, self.expected) else []
         return made
 
-    def _judge(self) -> None:
+    def _judge(self, said: str = "") -> None:
+        done = bool(self.task.turns[len(self.passed)][1]) or is_refusal(said, frozenset(self.functions))
         found = all(any(same(value, seen) for seen in self._seen) for value in self._asked_for)
-        self.passed.append(same_state(self.object, self.expected) and found)
+        self.passed.append(done and found and same_state(self.object, self.expected))
 
 
 class Tool(NamedTuple):

@@ -69,6 +69,8 @@ def _repairs(task: TauTask) -> Iterator[Call]:
 
 AUDIT_POLICIES = {"transfer": transfer, "every fix": every_fix, "every fix, transfer": every_fix_transfer}
 
+WORDS = ("junk, hermes", "junk, llama3_json", "junk, python_calls")  # any text is an answer in these formats
+PAID, SILENT = ("outcome official", "outcome priced"), ("nothing", "blanks", "foreign call", "junk")
 OFFICIAL = "the official reward asks for no diagnosis and no restraint"
 
 
@@ -82,5 +84,6 @@ def known() -> Mapping[str, str]:
         elif is_idle(task):
             reason = "the task asks for nothing that is judged; it is left out of training"
             ways = ("answers", "safe call", "hostile", "transfer", "skip first turn")  # the last: 105's gold is refused
-            listed |= {f"*, {name}: {task.id}": reason for name in ways}
+            listed |= {f"*, {name}: {task.id}": reason for name in (*ways, *WORDS)}
+            listed |= {f"{reward}, {name}: {task.id}": reason for reward in PAID for name in SILENT}
     return listed

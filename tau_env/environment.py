@@ -7,8 +7,9 @@ what his own device answered: never the agent's tools, the database or gold.
 
 Officially (`passed_official`) an episode passes if it was ended properly and the official reward is 1. To pass here,
 its user must also have heard what had to be said (`verdict.py`), nothing was written that the task did not need, and
-the user was handed over where gold does that and nowhere else (`clean`). Facts of the episode: these two, `writes` and
-`needless`, what was beyond need. Of a call: `side`, and `needless` where it was one.
+the user was handed over where gold does that and nowhere else, and an agent that changed nothing has spoken in words
+to a user who ended it (`clean`). Facts of the episode: these two, `writes` and `needless`, what was beyond need. Of a
+call: `side`, and `needless` where it was one.
 """
 
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from interaction.call import Call, CallError
 from interaction.environment import AskUser, EnvironmentBase, Request, UserFault
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.record import StopReason
+from interaction.refusal import is_refusal
 from interaction.words import MAX_WORDS, cut
 from tau_env.domain import Domain, Side, Split, Task
 from tau_env.exchange import DONE, ENDS, GREETING, HAND_OVER, OPEN, Mode, device_call, instructions, spoken
@@ -234,4 +236,6 @@ class TauEnvironment(EnvironmentBase):
         }
 
     def _clean(self) -> bool:
-        return not self._needless and (self.over == StopReason.transfer) == hands_over(self._task)
+        acted = self.over != StopReason.user_stop or any(side == "agent" for side, _ in self._database.written)
+        spoke = acted or any(is_refusal(text, frozenset(self._sides)) for text in self._said)
+        return spoke and not self._needless and (self.over == StopReason.transfer) == hands_over(self._task)

@@ -13,7 +13,7 @@ MULTI_TURN = {
     "lone_surrogates": "BFCL fails to compile a name that has one. Here it is a name, and results are escaped.",
     "limits": "BFCL runs any amount of work. Calls beyond the bounds are refused, results are cut.",
     "withheld_functions": "BFCL runs functions of later turns. Here they are unknown, unless withheld=official.",
-    "turns_without_gold": "BFCL does not judge them. `passed` demands an answer, no change and no junk call.",
+    "turns_without_gold": "BFCL does not judge them. `passed` demands a refusal, no change and no junk call.",
     "shared_cards": "BFCL shares added cards and bookings between all instances. Every episode has its own.",
     "shared_tweet_lists": "BFCL shares the lists of bare tweets between instances. Every tweet has its own.",
     "process_precision": "BFCL leaves the precision of mpmath and decimal changed. It is restored after the call.",

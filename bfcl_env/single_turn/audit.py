@@ -12,8 +12,8 @@ FIRST_TRIED = "the right call needs no arguments, or 1 for each, which is what a
 
 OFFICIAL = ("outcome official", "outcome priced")
 """Rewards by BFCL's rule."""
-SILENT = ("gold, cut", "nothing", "junk")
-WITHOUT_WORK = (*SILENT, "answers", "safe call", "hostile")
+SILENT = ("gold, cut", "nothing", "blanks", "foreign call", "junk", "hostile")
+WITHOUT_WORK = (*SILENT, "answers", "safe call")
 
 
 def known(tasks: Iterable[SingleTurnTask]) -> Mapping[str, str]:
@@ -23,7 +23,8 @@ def known(tasks: Iterable[SingleTurnTask]) -> Mapping[str, str]:
 
 def _of(task: SingleTurnTask) -> Iterator[tuple[str, str]]:
     if task.kind.wanted == "no call":
-        yield f"*, answers: {task.id}", ANSWER_IS_RIGHT
+        for name in ("answers", "junk, hermes", "junk, llama3_json", "junk, python_calls"):  # any text answers in these
+            yield f"*, {name}: {task.id}", ANSWER_IS_RIGHT
         yield from ((f"{reward}, {name}: {task.id}", NO_CALL_IS_ENOUGH) for reward in OFFICIAL for name in SILENT)
     elif task.id in failing_gold():
         reason = failing_gold()[task.id]

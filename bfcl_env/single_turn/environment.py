@@ -3,7 +3,7 @@
 Whatever the message is, calls, an answer or text that cannot be read, it is the only one. It passes if
 
 - the data accepts calls: its calls are accepted (`checker`),
-- no function helps: it is an answer,
+- no function helps: it is a refusal (`interaction.refusal`),
 - one does, and BFCL does not say how: it calls, and all calls name a documented function and its parameters.
 
 By BFCL's rule (`passed_official`) the second asks only that no call can be read, and the third that one can.
@@ -21,6 +21,7 @@ from interaction.call import Call
 from interaction.environment import EnvironmentBase, Request
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.record import StopReason
+from interaction.refusal import is_refusal
 
 if TYPE_CHECKING:
     from bfcl_env.single_turn.tasks import SingleTurnTask
@@ -45,7 +46,7 @@ class SingleTurnEnvironment(EnvironmentBase):
         self._calls: list[Call] = []
         self._faults = 0
         self._left = list(range(len(self._accepted)))
-        self._answered = False
+        self._answered: str | None = None
         self._request = self._asked()
 
     def begin(self) -> Request:
@@ -54,7 +55,7 @@ class SingleTurnEnvironment(EnvironmentBase):
 
     def call(self, call: Call) -> ToolResult:
         """Notes the call."""
-        if self._answered:
+        if self._answered is not None:
             return ToolResult("the conversation is over", ErrorKind.LIMIT)
         self._calls.append(call)
         if (fault := misfit(call, self._functions)) is not None:
@@ -64,7 +65,7 @@ class SingleTurnEnvironment(EnvironmentBase):
 
     def answer(self, text: str) -> None:
         """The end."""
-        self._answered = True
+        self._answered = text
 
     def cut(self, reason: StopReason) -> bool:
         """Judged as it stands."""
@@ -100,8 +101,9 @@ class SingleTurnEnvironment(EnvironmentBase):
         if kind.wanted == "accepted":
             return check_calls(self._calls, self._functions, self._accepted, kind.language, parallel=kind.parallel)
         checked = check_relevance(self._calls, wanted=kind.wanted == "any call")
-        if checked.passed and kind.wanted == "no call" and not self._answered:
-            return Checked(False, checked.passed_official, (Mismatch("no_answer", "", "", "an answer", "none"),))
+        names = frozenset(item["name"] for item in self._functions)
+        if checked.passed and kind.wanted == "no call" and not is_refusal(self._answered or "", names):
+            return Checked(False, checked.passed_official, (Mismatch("no_answer", "", "", "a refusal", "none"),))
         if checked.passed and self._faults:
             wrong = Mismatch("misfit", "", "", "calls that fit the documentation", f"{self._faults} that do not")
             return Checked(False, checked.passed_official, (wrong,))

@@ -8,6 +8,7 @@ tries to call and cannot be read is malformed instead of an answer. It tries to 
 - it begins with `[name(`, or
 - it begins with `name(` and goes on with a keyword or `)`, or ends with `)`, or
 - `[name(` stands anywhere later: then there is text beside the calls.
+A sentence that begins with `name()` or `name(x)` and goes on with a word or a sign is none: it only mentions it.
 
 The list is read with `ast`; names and literals are taken from the tree and nothing is evaluated. Arguments are given by
 name: BFCL's own decoder drops positional ones without a word, here they are malformed. There are no thoughts.
@@ -32,6 +33,7 @@ MAX_SOURCE_CHARS = 20_000
 
 _LIST = re.compile(r"\[\s*+[A-Za-z_][\w.]*+\(")
 _BARE = re.compile(r"[A-Za-z_][\w.]*+\((\s*+(?:\)|[A-Za-z_]\w*+\s*+=))?")
+_SENTENCE = re.compile(r"[A-Za-z_][\w.]*+\([^()\"'=]*+\)[ \t]*+(?![\w.]*+\()[\w=<>+*/-]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _PROMPT = """\
@@ -86,7 +88,7 @@ class PythonCalls(Protocol):
 
     def read(self, text: str) -> Parsed:
         source = text.strip("` \n\r\t")
-        bare = _BARE.match(source)
+        bare = None if _SENTENCE.match(source) else _BARE.match(source)
         if not _LIST.match(source) and not (bare and (bare[1] or source.endswith(")"))):
             if _LIST.search(source):
                 raise Malformed(FormatError.text_outside)

@@ -6,7 +6,7 @@
 The policies are gold, parts of gold, one safe call a turn, only answers, nothing, junk and hostile texts. The audit
 fails (exit status 1) if
 
-- gold does not earn the most, or a cut gold or a policy without gold earns as much on a task
+- gold does not earn the most, or a cut gold, a policy without gold, or silence in place of a refusal as much
 - a policy without gold earns more than half of gold's mean in a category whose gold makes calls
 - a call of a function that does not exist is no error
 - the environment fails, or takes more than S seconds for a call
@@ -43,12 +43,12 @@ from interaction.environment import (
     named,
     read_options,
 )
-from interaction.gold import check_attempts, check_task
+from interaction.gold import check_attempts, check_task, unwritable
 from interaction.record import EpisodeRecord, StopReason
 from interaction.words import spoken
 from recipe.files import aligned
 from recipe.reward import caller, question_of, read_argument
-from recipe.tools.policies import CUT, GOLD, POLICIES, UNKNOWN, WITH_GOLD, play, plays
+from recipe.tools.policies import AUDIT_KNOWN, CUT, GOLD, POLICIES, REFUSALS, UNKNOWN, WITH_GOLD, play, plays
 
 REWARDS: Mapping[str, dict[str, Any]] = {
     **{name: {} for name in ("format", "progress", "step", "all_or_nothing")},
@@ -57,6 +57,7 @@ REWARDS: Mapping[str, dict[str, Any]] = {
 """Rewards of this package, and their arguments."""
 WHY: Mapping[str, str] = {
     "what knows no gold earns as much": "A model that finds this way need not do the task.",
+    "what is no refusal earns as much": "A model learns to say nothing, or to call in a format that nobody reads.",
     "what knows no gold earns more than half": "Most of the reward is paid without doing the task.",
     "what stops before the end earns as much": "A model learns to stop there.",
     "gold does not earn the most": "A model is drawn away from what the task calls right.",
@@ -64,6 +65,7 @@ WHY: Mapping[str, str] = {
     "the environment failed": "A model's text ends the episode, which is then not scored.",
 }
 """What is found, in the order of what it would teach a model -> why it should not be."""
+PART = {CUT: "what stops before the end earns as much", **dict.fromkeys(REFUSALS, "what is no refusal earns as much")}
 CLOSE = 1e-9
 SHOWN = 5
 """Findings of one kind that are listed."""
@@ -115,7 +117,7 @@ def _audit(given: argparse.Namespace) -> int:
     rewards = _rewards(given, play(tasks[0], protocol, POLICIES[GOLD]))
     if given.show:
         return _show(tasks[0], given.show[1], protocol, rewards, given.seconds)
-    audit, before = Audit(rewards, known_failures(environment), given.seconds), 0
+    audit, before = Audit(rewards, {**AUDIT_KNOWN, **known_failures(environment)}, given.seconds), 0
     for number, task in enumerate(tasks):
         audit.add(task, protocol)
         if number == min(9, len(tasks) - 1):
@@ -148,11 +150,11 @@ def _rewards(given: argparse.Namespace, record: EpisodeRecord) -> dict[str, Scor
 
 def _show(task: Task, policy: str, protocol: Any, rewards: Mapping[str, Score], seconds: float) -> int:
     """Print the plays of a policy. Raises ValueError where the task has no such policy."""
-    found = [one for name, one in plays(task) if name == policy]
-    if not found:
-        raise ValueError(f"no policy {policy!r}; there are {', '.join(dict.fromkeys(name for name, _ in plays(task)))}")
-    for one in found:
-        record = play(task, protocol, one, policy in WITH_GOLD, seconds)
+    ways = list(plays(task, protocol))
+    if policy not in (names := dict.fromkeys(name for name, *_ in ways)):
+        raise ValueError(f"no policy {policy!r}; there are {', '.join(names)}")
+    for other, one in ((form, one) for name, form, one in ways if name == policy):
+        record = play(task, other, one, policy in WITH_GOLD, seconds)
         print("\n".join(transcript(record)))
         print(spoken("earns", ", ".join(f"{name} {score(record):g}" for name, score in rewards.items())))
     return 0
@@ -198,14 +200,15 @@ class Audit:
         self.episodes = self.without_gold = 0
 
     def add(self, task: Task, protocol: Any) -> None:
-        """Play one task with all policies."""
+        """Play one task with all policies. Gold that the protocol cannot write is none."""
         messages = [item for item in task.gold() if isinstance(item, GoldMessage)]
-        self.without_gold += not messages
+        writable = unwritable(task, protocol) is None
+        self.without_gold += not (messages and writable)
         self.with_calls[task.category] |= any(message.calls for message in messages)
         scores: dict[tuple[str, str], list[tuple[float, EpisodeRecord]]] = defaultdict(list)
-        for name, policy in list(plays(task)):
+        for name, form, policy in list(plays(task, protocol)) if writable else ():
             try:
-                record = play(task, protocol, policy, name in WITH_GOLD, self.seconds)
+                record = play(task, form, policy, name in WITH_GOLD, self.seconds)
             except Exception as error:  # in open() or begin(): a conversation answers for the rest
                 self._find("the environment failed", name, task.id, f"{type(error).__name__}: {error}")
                 return
@@ -223,8 +226,8 @@ class Audit:
             best, kind = max(score for score, _ in scores[reward, GOLD]), ""
             if value > best + CLOSE:
                 kind = "gold does not earn the most"
-            elif value >= best - CLOSE and name == CUT:
-                kind = "what stops before the end earns as much"
+            elif value >= best - CLOSE and name in PART:
+                kind = PART[name]
             elif value >= best - CLOSE and name not in WITH_GOLD:
                 kind = "what knows no gold earns as much"
             listed = kind and self._find(kind, f"{reward}, {name}", task.id, f"{value:g}, gold {best:g}", record)
@@ -244,7 +247,8 @@ class Audit:
 
     def _find(self, kind: str, who: str, where: str, said: str, play: EpisodeRecord | None = None) -> bool:
         """Note a finding; returns whether it is listed for `who` ("reward, policy") and `where`, a task."""
-        for name in (f"{who}: {where}", f"*, {who.partition(', ')[2]}: {where}", f"{who}: *"):
+        names = who, (policy := f"*, {who.partition(', ')[2]}"), f"{policy}, {play.protocol if play else ''}"
+        for name in (f"{name}: {task}" for name in names for task in (where, "*")):
             if (reason := self.listed.get(name)) is not None:
                 self.known[reason].append(f"{who}: {where}")
                 return True

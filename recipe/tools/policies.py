@@ -4,16 +4,17 @@ Each hears gold's words from the user where the environment asks a user model fo
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, count, cycle, repeat
+from itertools import chain, cycle, repeat
 from typing import Any
 
 from interaction import Conversation, StopReason
 from interaction.call import Call
 from interaction.environment import GoldMessage, Request, Task, UserWords, audit_policies, opened
-from interaction.gold import hear_gold
-from interaction.protocol import Protocol
+from interaction.gold import NOTHING, hear_gold, unwritable
+from interaction.protocol import PROTOCOLS, Protocol, get_protocol
 from interaction.protocol.docs import documented
 from interaction.record import EpisodeRecord
 
@@ -35,11 +36,17 @@ HOSTILE = (
 WRONG_TYPES: tuple[Any, ...] = (None, True, -1, 10**400, 1e308, [], ["a"], {}, {"a": [1]}, [[[[]]]])
 """Values of a wrong type or size for most arguments."""
 
-PLAIN: Mapping[Any, Any] = {
-    **{"integer": 1, "number": 1, "float": 1.0, "boolean": True},
-    **{"array": [], "list": [], "dict": {}, "object": {}},
-}
+PLAIN: Mapping[Any, Any] = dict(integer=1, number=1, float=1.0, boolean=True, array=[], list=[], dict={}, object={})
 """Type of an argument -> a value; of others "a"."""
+
+FORMATS = [get_protocol(name, docs="signature") for name in PROTOCOLS]
+SILENT: Mapping[str, Callable[[Protocol], Iterable[str]]] = {
+    "nothing": lambda form: ["", form.render_answer("t", "")],
+    "blanks": lambda form: [form.render_answer("t", text) for text in ("\u3164", "...")],
+    "foreign call": lambda _: [*(form.render_calls("t", [NOTHING]) for form in FORMATS), "<function=f>{}", "`f(x=1)`"],
+    "junk": lambda form: ["I am thinking about step 1 {"],
+}
+"""Messages that say nothing, in a format."""
 
 UNKNOWN = "no_such_function"
 """A function that no task has."""
@@ -52,8 +59,8 @@ class Game:
     protocol: Protocol
     turns: list[list[GoldMessage]]
     """Gold's messages by user turn: each turn ends with an answer, or with the conversation."""
-    functions: list[Mapping[str, Any]]
-    """Documentation of the functions that can be called at the beginning."""
+    functions: Callable[[], list[Mapping[str, Any]]]
+    """Opens an attempt for the documentation of the functions that can be called at the beginning."""
 
     def call(self, *calls: Call) -> str:
         return self.protocol.render_calls("t", list(calls))
@@ -61,10 +68,11 @@ class Game:
     def answer(self, text: str = "done") -> str:
         return self.protocol.render_answer("t", text)
 
-    def gold(self, first: int = 0, last: int | None = None) -> Iterator[str]:
-        """Gold's messages of these turns."""
-        for message in chain(*self.turns[first:last]):
-            yield self.call(*message.calls) if message.calls else self.answer(message.answer or "done")
+    def gold(self, first: int = 0, last: int | None = None, instead: str | None = None) -> Iterator[str]:
+        """Gold's messages of these turns, or `instead` of those of a turn without calls."""
+        for turn in self.turns[first:last]:
+            texts = (self.call(*one.calls) if one.calls else self.answer(one.answer or "done") for one in turn)
+            yield from texts if instead is None or turn[0].calls else [instead]
 
     def first_calls(self) -> list[str]:
         """A message with gold's first call; none where gold makes no call."""
@@ -77,15 +85,16 @@ Policy = Callable[[Game], Iterable[str]]
 
 def hostile(game: Game) -> Iterable[str]:
     """Calls with hostile texts and wrong types, of a function that does not exist too; then such texts as messages."""
-    schemas = {str(item["name"]): item["parameters"].get("properties", {}) for item in game.functions[:3]}
-    values = (*HOSTILE, *WRONG_TYPES)
-    more = [Call(UNKNOWN, harmless(game.functions).arguments)]  # in the first message: a task may have one only
+    functions, values = game.functions(), (*HOSTILE, *WRONG_TYPES)
+    schemas = {str(item["name"]): item["parameters"].get("properties", {}) for item in functions[:3]}
+    more = [Call(UNKNOWN, harmless(functions).arguments)]  # in the first message: a task may have one only
     for start in range(0, len(values), 3):  # few messages: a turn has 20
         named = [(name, list(schema) or ["x"]) for name, schema in schemas.items()] or [("nothing", ["x"])]
         some = values[start : start + 3]
         yield game.call(*(Call(name, dict.fromkeys(keys, value)) for value in some for name, keys in named), *more)
         more = []
-    yield game.call(*(Call(text, {}) for text in HOSTILE))
+    with suppress(ValueError):  # not all formats can write such names
+        yield game.call(*(Call(text, {}) for text in HOSTILE))
     yield from (*HOSTILE[-2:], game.answer(HOSTILE[2]))
     yield from repeat(game.answer())
 
@@ -96,27 +105,38 @@ POLICIES: dict[str, Policy] = {
     CUT: lambda game: list(game.gold())[:-1],
     "skip first turn": lambda game: chain([game.answer()], game.gold(1)),
     "repeat": lambda game: cycle([*game.first_calls() * 5, game.answer()]),
-    "safe call": lambda game: cycle([game.call(harmless(game.functions)), game.answer()]),
+    "safe call": lambda game: cycle([game.call(harmless(game.functions())), game.answer()]),
     "answers": lambda game: repeat(game.answer()),
-    "nothing": lambda game: repeat(""),
-    "junk": lambda game: (f"I am thinking about step {number} {{" for number in count()),
+    **{name: partial(lambda texts, game: cycle(texts(game.protocol)), texts) for name, texts in SILENT.items()},
     "hostile": hostile,
 }
-WITH_GOLD = (GOLD, CUT, "skip first turn", "repeat")
+REFUSALS = tuple(f"refusal: {name}" for name in SILENT)
+WITH_GOLD = (GOLD, CUT, "skip first turn", "repeat", *REFUSALS)
 """Policies that know gold, or parts of it."""
+_SOURCE = [f"outcome {rule}, {name}: *" for rule in ("official", "priced") for name in REFUSALS]
+AUDIT_KNOWN = dict.fromkeys(_SOURCE, "officially silence passes") | {"*, refusal: junk: *": "plain text is an answer"}
 
 
-def plays(task: Task) -> Iterator[tuple[str, Policy]]:
+def plays(task: Task, protocol: Protocol) -> Iterator[tuple[str, Protocol, Policy]]:
     """All ways to play a task, by name. Gold is cut after each turn but the last: each cut has the same name."""
     turns = len(_gold_turns(task))
     for name, policy in POLICIES.items():
         if name == CUT and turns != 1:
-            yield from ((name, partial(Game.gold, last=last)) for last in range(1, turns))
+            yield from ((name, protocol, partial(Game.gold, last=last)) for last in range(1, turns))
         else:
-            yield name, policy
+            yield name, protocol, policy
     for name, calls_of in audit_policies(task.environment).items():
         if calls := calls_of(task):
-            yield name, partial(lambda calls, game: chain(map(game.call, calls), repeat(game.answer())), calls)
+            yield name, protocol, partial(lambda some, game: chain(map(game.call, some), repeat(game.answer())), calls)
+    asks = all if any(isinstance(item, UserWords) for item in task.gold()) else any  # an answer may be a question there
+    if asks(not turn[0].calls for turn in _gold_turns(task)):
+        yield from {  # each answer once, by a protocol that hears it, `protocol` before others
+            (name, said): (f"refusal: {name}", form, partial(Game.gold, instead=text))
+            for form in sorted(FORMATS, key=lambda form: form.name == protocol.name)
+            for name, texts in SILENT.items()
+            for text in texts(form)
+            if (said := form.parse(text).answer) is not None and unwritable(task, form) is None
+        }.values()
 
 
 def _gold_turns(task: Task) -> list[list[GoldMessage]]:
@@ -149,17 +169,16 @@ def play(task: Task, protocol: Protocol, policy: Policy, knows: bool = True, sec
     """
     said = [item.text for item in task.gold() if isinstance(item, UserWords)]
     words = iter(said if knows else [*said[:1], *said[1:][-1:]])
-    attempt = opened(task, {}, seconds)  # for the functions: a conversation writes them into its prompt
-    try:
-        first = attempt.begin()
-        request = first if isinstance(first, Request) else attempt.hear(next(iter(said), ""))
-    finally:
-        attempt.close()
-    functions = map(documented, request.functions if isinstance(request, Request) else ())
-    game = Game(protocol, _gold_turns(task), [*functions])
+
+    def functions() -> list[Mapping[str, Any]]:  # a conversation writes them into its prompt
+        with closing(opened(task, {}, seconds)) as attempt:
+            first = attempt.begin()
+            request = first if isinstance(first, Request) else attempt.hear(next(iter(said), ""))
+        return [*map(documented, request.functions)] if isinstance(request, Request) else []
+
     with Conversation(task, protocol, max_steps_per_turn=MOST_STEPS, call_timeout=seconds) as conversation:
         conversation.begin()
-        messages = enumerate(policy(game))
+        messages = enumerate(policy(Game(protocol, _gold_turns(task), functions)))
         while not conversation.done:
             if conversation.asks and (heard := next(words, None)) is not None:
                 hear_gold(conversation, heard)

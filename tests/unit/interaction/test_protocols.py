@@ -8,6 +8,7 @@ import importlib.util
 import json
 import re
 import sys
+import time
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from bfcl_env import Call, load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
 from interaction.protocol import PROTOCOLS, FormatError
+from interaction.refusal import is_refusal
 
 EACH = pytest.mark.parametrize("name", sorted(PROTOCOLS))
 RECORDED = json.loads(Path(__file__).with_name("protocols_recorded.json").read_text())
@@ -255,6 +257,54 @@ def test_hostile_texts_of_200000_characters_cost_no_more_than_in_proportion(name
     shorter = hostile(protocol, PARSE_LIMIT // 4)
     for long, short in zip(hostile(protocol, PARSE_LIMIT), shorter, strict=True):
         assert steps(protocol, long) <= 5 * steps(protocol, short) + 200, long[:80]
+
+
+NO_WORDS = """¦ \n¦\u200b\u2060¦\u3164¦...¦1¦\U0001f642\u2139\ufe0f¦<|im_end|>¦</s>¦[INST][/INST]¦im_end|>¦```sh\n```¦\
+<answer> </answer>¦<think>I cannot.</think>¦<think>I cannot.¦I cannot.</think>\n¦<think>x</think><answer>!</answer>¦\
+Action: Finish\nAction Input: {"return_type": "give_answer", "final_answer": " "}"""
+CALLS = """f(x=1)¦f(x=1¦f()¦[f()¦[g(x=1)]¦{"name": "g"¦{"x": 1}¦So {"name": "g", "parameters": {¦Ok: {"tool": "f"¦\
+{'name': 'f'}¦<tool_call>\n{"name"¦<function=g>{"x": 1}¦Action: g¦Thought: t\nAction: g\nAction Input: {}¦f {"x": 1}¦\
+```json\n{"name": "g", "arguments": {}}\n```¦```python\ng(x=1)\n```¦Sure:\n```python\nf(x=1)\n```\nDone.¦I look.\nf()¦\
+I call f(x=1) now.¦I call f(x="a¦Sure. f("a")¦\u8bf7f(x=1)¦<think>t</think><answer>[g(x=1)]</answer>¦a <call name="f">¦\
+[TOOL_CALLS]f{}¦<tool_code>f(x=1)</tool_code>¦a <invoke name="g">¦a <\uff5ctool\u2581call¦functions.f(x=1)¦f(x: "a")"""
+REFUSED = """No.¦\u4e0d¦\u041d\u0435\u0442¦\u0644\u0627¦The function f does not fit.¦f() does not fit.¦`f(x)` needs x¦\
+I could call `f` if you told me x.¦I could call f(x=...) then.¦g(x) = 2x (linear)¦f(2) = 4¦The set {1, 2}.¦\
+It holds {"name": "Bob"} and 3 < 4.¦None of [f, g] fits.¦[see](http://x.y)¦Parameter(s) missing: x (string)¦<b>No</b>¦\
+I have:\n- f(): lists\n- g()\nNone fits.¦<think>f(x=1)?</think> No.¦<answer>No.</answer>¦No.<|im_end|>¦I cannot f {x}.¦\
+Use Python:\n```python\nprint(3 * 4)\n```¦Thought: I cannot.¦<think>t</think><answer>No.</answer>¦\
+Thought: t\nAction: Finish\nAction Input: {"return_type": "give_answer", "final_answer": "No."}"""
+"""Texts; f is on offer, g is not."""
+
+
+def test_a_refusal_has_words_and_no_call_of_any_format_whole_or_begun():
+    for texts, refused in ((NO_WORDS, False), (CALLS, False), (REFUSED, True)):
+        for text in texts.split("¦"):
+            assert is_refusal(text, frozenset({"f"})) == refused, text
+    for name in PROTOCOLS:
+        call = get_protocol(name).render_calls("t", [Call("move.it", {"to": [1, {"a": "b"}]})])
+        for text in (call, call[:-2], f"<answer>{call}</answer>", f"```\n{call}\n```", f"{call}<|im_end|>"):
+            assert not is_refusal(text) and not is_refusal(f"Sure.\n{text}", frozenset({"move.it"})), text
+    for unit in (
+        "{",
+        "<",
+        "<a ",
+        "<a=f",
+        '{"',
+        "f(x",
+        "f ",
+        "```",
+        "|>",
+        "a|",
+        "<think>",
+        "[A",
+        "f(a, ",
+        " f(",
+        "f {",
+        "\n`",
+    ):
+        began = time.process_time()
+        is_refusal((unit * PARSE_LIMIT)[: PARSE_LIMIT - 1], frozenset({"f"}))
+        assert time.process_time() - began < 5, unit
 
 
 def test_the_protocol_that_the_readme_writes_keeps_the_contract(tmp_path):

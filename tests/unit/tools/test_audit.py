@@ -8,6 +8,8 @@ import pytest
 from support.own_environment import example, write_example
 
 import interaction.environment as environments
+import interaction.new.library as library
+from interaction.protocol import PROTOCOLS
 from recipe.tools.audit import REWARDS, main
 from recipe.tools.policies import CUT, POLICIES
 
@@ -35,7 +37,7 @@ def changed(folder: Path, old: str, new: str) -> Path:
 
 def test_bfcl_passes_with_every_reward(audit: Audit) -> None:
     status, said = audit("--tasks", "16")
-    assert status == 0 and "187 episodes" in said and "FOUND" not in said
+    assert status == 0 and "362 episodes" in said and "FOUND" not in said
     for reward in ("format", "progress", "step", "all_or_nothing"):
         row = next(line.split() for line in said.splitlines() if line.startswith(f"{reward} "))
         assert float(row[3]) == max(map(float, row[3:]))
@@ -56,7 +58,21 @@ def test_tau_passes_with_what_its_official_reward_lets_through_listed(audit: Aud
 
 def test_an_environment_without_single_steps_passes_without_the_reward_of_steps(tmp_path: Path, audit: Audit) -> None:
     status, said = audit("--environment", write_example(tmp_path), "--tasks", "all")
-    assert status == 0 and "NOTE the reward step is left out" in said and "540 episodes" in said
+    assert status == 0 and "NOTE the reward step is left out" in said and "660 episodes" in said
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_only_words_refuse_in_any_protocol(protocol: str, tmp_path: Path, audit: Audit, monkeypatch) -> None:
+    (own := tmp_path / "library.py").write_text(
+        Path(library.__file__).read_text().replace("[(f", '[("Hello.", []), (f')
+    )
+    modules = "bfcl_env.environment bfcl_env.single_turn.environment tau_env.environment interaction.tool_environment"
+    for module, environment in zip(modules.split(), ("bfcl", "bfcl_single", "tau", own), strict=True):
+        given = ("--environment", environment, "--protocol", protocol, "--tasks", "6")
+        assert audit(*given)[0] == 0, environment
+        monkeypatch.setattr(f"{module}.is_refusal", lambda *_: True)
+        status, said = audit(*given)
+        assert status == 1 and "FOUND: what is no refusal earns as much" in said, environment
 
 
 REWARD = "def compute_score(data_source, solution_str, ground_truth, extra_info, *, pay=0.0):\n    return "
