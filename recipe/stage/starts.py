@@ -197,7 +197,7 @@ def repair(config: DictConfig) -> list[str]:
     if config.trainer.resume_mode != "auto":
         return []
     stage = Path(config.paths.stage)
-    for path in [*stage.glob("rollouts/train/*.jsonl"), *stage.glob("trained.jsonl")]:
+    for path in [*stage.glob("rollouts/*/*.jsonl"), *stage.glob("trained.jsonl")]:
         with path.open("rb+") as file:  # or it would swallow the first line of the repeated step
             if file.seek(0, 2) and (file.seek(-1, 2), file.read(1))[1] != b"\n":
                 file.write(b"\n")

@@ -284,24 +284,7 @@ def test_a_refusal_has_words_and_no_call_of_any_format_whole_or_begun():
         call = get_protocol(name).render_calls("t", [Call("move.it", {"to": [1, {"a": "b"}]})])
         for text in (call, call[:-2], f"<answer>{call}</answer>", f"```\n{call}\n```", f"{call}<|im_end|>"):
             assert not is_refusal(text) and not is_refusal(f"Sure.\n{text}", frozenset({"move.it"})), text
-    for unit in (
-        "{",
-        "<",
-        "<a ",
-        "<a=f",
-        '{"',
-        "f(x",
-        "f ",
-        "```",
-        "|>",
-        "a|",
-        "<think>",
-        "[A",
-        "f(a, ",
-        " f(",
-        "f {",
-        "\n`",
-    ):
+    for unit in '{¦<¦<a ¦<a=f¦{"¦f(x¦f ¦```¦|>¦a|¦<think>¦[A¦f(a, ¦ f(¦f {¦\n`'.split("¦"):
         began = time.process_time()
         is_refusal((unit * PARSE_LIMIT)[: PARSE_LIMIT - 1], frozenset({"f"}))
         assert time.process_time() - began < 5, unit

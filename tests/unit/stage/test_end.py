@@ -159,15 +159,16 @@ def test_what_would_save_or_end_otherwise_is_a_problem(tmp_path):
 
 
 def test_a_start_goes_on_from_the_newest_checkpoint_whose_last_file_is_there_and_ends_lines_that_were_cut(tmp_path):
-    config, rollouts = config_of(tmp_path), tmp_path / "stage" / "rollouts" / "train"
+    config, rollouts = config_of(tmp_path), tmp_path / "stage" / "rollouts"
     tracker = save(config, 2).parent / state.TRACKER
     for step in (3, 4):
         save(config, step)
-    rollouts.mkdir(parents=True)
-    for name, text in {"2": '{"a": 1}\n{"a"', "3": '{"a": 1}\n', "4": ""}.items():
-        (rollouts / f"{name}.jsonl").write_text(text)
+    for split in ("train", "val"):
+        (rollouts / split).mkdir(parents=True)
+        for name, text in {"2": '{"a": 1}\n{"a"', "3": '{"a": 1}\n', "4": ""}.items():
+            (rollouts / split / f"{name}.jsonl").write_text(text)
     assert starts.repair(config) == ["from the checkpoint of step 4"]
-    assert [path.read_text()[-1:] for path in sorted(rollouts.iterdir())] == ["\n", "\n", ""]
+    assert [path.read_text()[-1:] for path in sorted(rollouts.glob("*/*"))] == ["\n", "\n", ""] * 2
     tracker.write_text("")  # cut off
     starts.repair(config)
     assert tracker.read_text() == "4"
