@@ -116,12 +116,8 @@ def compare(first: Episodes, last: Episodes) -> Difference | None:
 
 def stage_dirs(run: Path) -> list[Path]:
     """The folders of a run that hold metrics of training, in the order in which they were first started."""
-    began = {stage: min(stage.joinpath("metrics").iterdir()).name for stage in run.glob("*") if _measured(stage)}
-    return sorted(began, key=lambda stage: (began[stage], stage))
-
-
-def _measured(stage: Path) -> bool:
-    return stage.name != BEFORE and stage.joinpath("metrics").is_dir() and any(stage.joinpath("metrics").iterdir())
+    files = sorted(run.glob("*/metrics/*"), key=lambda path: (path.name, path))
+    return [stage for stage in dict.fromkeys(path.parents[1] for path in files) if stage.name != BEFORE]
 
 
 def trained_stages(run: Path) -> list[Path]:
