@@ -75,14 +75,15 @@ def interval(
     mean = float(weights @ values)
     cells = np.zeros((cluster.max() + 1, seed.max() + 1))
     np.add.at(cells, (cluster, seed), weights * (np.asarray(values) - mean))
-    parts = [_variance(cells.sum(axis)) for axis in (1, 0) if cells.shape[1 - axis] > 1]
+    shares = np.bincount(cluster, weights), np.bincount(seed, weights)
+    parts = [_variance(cells.sum(1 - axis), shares[axis]) for axis in (0, 1) if cells.shape[axis] > 1]
     if not parts:
         return None
     if len(parts) == 2:
         there = np.zeros(cells.shape, bool)
         there[cluster, seed] = True
         parts.append(_variance_of_cells(cells, there))
-    if sum(variance for variance, _ in parts) < max(parts)[0]:
+    if sum(variance for variance, _ in parts) <= max(parts)[0] * (1 + NOTHING):
         parts = [max(parts)]
     variance = sum(variance for variance, _ in parts)
     moved = variance > NOTHING**2
@@ -103,9 +104,9 @@ def _numbered(names: Iterable[Hashable]) -> np.ndarray:
     return np.array([numbers.setdefault(name, len(numbers)) for name in names])
 
 
-def _variance(totals: np.ndarray) -> tuple[float, float]:
-    """Variance of the sum of independent totals, and its degrees of freedom."""
-    return float((totals**2).sum()) * totals.size / (totals.size - 1), totals.size - 1
+def _variance(totals: np.ndarray, shares: np.ndarray) -> tuple[float, float]:
+    """Variance of the sum of independent totals, each with this share of the weight, and its degrees of freedom."""
+    return float((totals**2 / (1 - shares)).sum()), 1 / float((shares**2).sum()) - 1
 
 
 def _variance_of_cells(cells: np.ndarray, there: np.ndarray) -> tuple[float, float]:

@@ -83,16 +83,13 @@ class Rise:
 
     @property
     def interval(self) -> Interval | None:
-        """95 % interval of the difference; of shares within what a share that begins at `first` can move."""
+        """95 % interval of the difference."""
         tasks = [(number, task) for number, run in enumerate(self.runs) for task in run.tasks.values()]
         if not all(run.tasks for run in self.runs):
             return None
         moves = [task.last - task.first for _, task in tasks]
         clusters, seeds = [task.cluster for _, task in tasks], [number for number, _ in tasks]
-        found = interval(moves, clusters, seeds, CHANGE if self.of_shares else None)
-        if found is None or not self.of_shares:
-            return found
-        return max(found[0], 0 - self.first), min(found[1], 1 - self.first)
+        return interval(moves, clusters, seeds, CHANGE if self.of_shares else None)
 
     @property
     def windows(self) -> str:

@@ -172,7 +172,7 @@ def _values(path: Path) -> dict[str, Episodes]:
             metrics[f"{name}, official"] = "acc_official"
         elif name.startswith("multi_turn"):
             metrics[f"{name}, progress"] = "progress"
-        if name == OVERALL or "irrelevance" in name:
+        if name in (OVERALL, OVERALL + GUARD_MARK) or "irrelevance" in name:
             metrics[f"{name}, {CALLED}"] = CALLED  # a model that hardly calls refuses well
         for row, metric in metrics.items():
             values: dict[Any, Any] = {}

@@ -54,6 +54,12 @@ def clustered_shares(rng: np.random.Generator) -> tuple:
     return (rng.random(400) < chances).astype(float), np.repeat(np.arange(100), 4), None, SHARE, 0.3
 
 
+def clusters_of_unequal_size(rng: np.random.Generator) -> tuple:
+    sizes = [38, 8, 5, 4, 3, 3, *[1] * 89]  # those of BFCL's 150 held-out simple_python tasks, nearly
+    chances = np.repeat(rng.beta(1.2, 0.3, size=len(sizes)), sizes)
+    return (rng.random(150) < chances).astype(float), np.repeat(np.arange(len(sizes)), sizes), None, SHARE, 0.8
+
+
 def moves_of_seeds(same_tasks: bool) -> Callable[[np.random.Generator], tuple]:
     """Three seeds that play the same 60 scenarios in two dresses, or each scenarios of its own; a rise of .2."""
 
@@ -71,7 +77,10 @@ def moves_of_seeds(same_tasks: bool) -> Callable[[np.random.Generator], tuple]:
     return draw
 
 
-@pytest.mark.parametrize("draw", [clustered_shares, moves_of_seeds(True), moves_of_seeds(False)])
+DRAWS = (clustered_shares, clusters_of_unequal_size, moves_of_seeds(True), moves_of_seeds(False))
+
+
+@pytest.mark.parametrize("draw", DRAWS)
 def test_about_95_of_100_intervals_hold_the_truth(draw) -> None:
     rng, held, runs = np.random.default_rng(1), 0, 800
     for _ in range(runs):
