@@ -26,12 +26,14 @@ _CONTEXT_FULL = re.compile(
     r"context[ _-]?(length|size|window|limit)|maximum (context|sequence|model)|max_model_len|n_ctx|"
     r"(input|prompt|seq|sequence)[ _-](length|len|tokens)\b|too many (\w+ )?tokens|reduce the (length|number)|"
     r"(prompts?|inputs?|request|messages?|conversation|entity|payload)( is| are|'s)? (\w+ )?too (long|large)|"
-    r"exceed\w* .{0,40}(context|token)",
+    r"exceed\w* .{0,40}(context|token)|(context|input) .{0,40}(exceed|longer than)|at least \d+, (but )?got -\d+",
     re.IGNORECASE,
 )
 """How vLLM, SGLang, llama.cpp, OpenAI and others word a refusal of a conversation that does not fit."""
 WHOLE = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"})
-CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
+CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"}) | {
+    *("model_context_window_exceeded", "context_length_exceeded")
+}
 """Finish reasons of a message that is whole, and of one that a limit has cut. With any other it may be either."""
 _TAKEN_OUT = re.compile(r"^(reasoning|thinking|thought|tool_call|function_call)")
 """Names of fields in which servers put what they take out of a message."""
@@ -44,6 +46,10 @@ BEYOND_OPENAI = frozenset({"top_k", "min_p", "repetition_penalty", "stop_token_i
 """Those of a request that vLLM and most other servers take and OpenAI's own does not."""
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
 _REFUSED_STATUS = frozenset({400, 413, 422})
+_FULL_STATUS = _REFUSED_STATUS | {500, 503}
+"""With these a conversation may be refused; with these in words that say that it is too long."""
+MOST_OF_NOTHING = 8
+"""Tokens that a message without text can have: those that end it."""
 CONNECT_SECONDS = 3.0
 LONGEST_WAIT = 60.0
 """Seconds that are waited at most, whatever a server asks for."""
@@ -232,10 +238,10 @@ class Endpoint:
                     f"Look at {self.named.url}, {self.named.model} and {self.named.key}."
                 ) from error
             except APIStatusError as error:
-                if error.status_code not in _REFUSED_STATUS:
+                full = _CONTEXT_FULL.search(_all_words(error))
+                if error.status_code not in (_FULL_STATUS if full else _REFUSED_STATUS):
                     raise
                 refused += 1
-                full = _CONTEXT_FULL.search(_all_words(error))
                 if not full and (refused > 1 or self._shortest == math.inf):
                     await self._require_own(error, length)
                 # Some servers refuse a budget that is larger than what is left: ask for what is left instead.
@@ -339,6 +345,8 @@ def read(response: Any) -> Completion:
     taken_out = [name for name, value in fields.items() if value and _TAKEN_OUT.search(name)]
     if finish in ("tool_calls", "function_call"):
         taken_out.append(f"finish_reason {finish}")
+    if not (text or taken_out) and _tokens(response, "completion_tokens") > MOST_OF_NOTHING:
+        taken_out.append("all of its tokens")
     end, unsaid = finish.lower() if isinstance(finish, str) else "", not text and fields.get("refusal")
     if not isinstance(text, str | None) or unsaid or not (taken_out or end in WHOLE | CUT):
         raise ValueError(f"not known to be a whole message: content {str(text)[:80]!r}, finish_reason {finish!r}")

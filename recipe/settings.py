@@ -208,6 +208,7 @@ def read_overrides(lines: Sequence[str]) -> list[Override]:
             key, equals, value = line.partition("=")
             items = ",".join(quoted(item.strip(" '\""), '"') for item in value.strip("[]").split(","))
             way = f"[{items}]" if value.startswith("[") else quoted(value, '"') if equals else "VALUE"
+            way, key = '{NAME: "TEXT"}' if re.match(r"{\s*\w+\s*:", value) else way, key.strip()
             said = f"A list is written [a,b], a section {{a: b}}, a text in quotes: {shlex.quote(f'{key}={way}')}"
             raise PreflightError(f"{shown(line, quote=False)}: Hydra does not read it as KEY=VALUE. {said}")
     return found
@@ -295,6 +296,8 @@ def _problems(default: Any, value: Any, key: str) -> Iterator[str]:
     elif rule:
         if not rule[1](value) and not (value is None and default is None):
             yield f"{key}={shown(value)}; expected {rule[0]}."
+    elif key in ("stage.gate", "interaction.user") and not isinstance(value, dict | None):
+        yield f"{key}={shown(value)}; expected {KINDS[dict][0]}, or null."
     elif FREE.fullmatch(key):
         try:
             if key in ("interaction.train", "interaction.val"):

@@ -167,7 +167,9 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
     arguments, warm = _of_warm_start(run, stages)
     began = look(run / first.folder).began
     goes_on = config.trainer.resume_mode != "disable" and (resumes(config) or end.read_done(run / first.folder))
-    if goes_on and began and (named or began.made) and began.made != starts.fingerprint(warm):
+    gone = os.path.isabs(str(warm.model.path)) and not os.path.exists(warm.model.path)  # and nothing needs it any more
+    known = named or (began and began.made and not gone)
+    if goes_on and began and known and began.made != starts.fingerprint(warm):
         raise StageFailed(
             f"{first.folder} began with another model than this warm start of {warm.model.path or 'the tiny policy'}. "
             f"Set model, settings and rows as they were, or stage.warm_start=null to go on. {starts.REMEDY}"

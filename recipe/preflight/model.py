@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from interaction.protocol import Message, Protocol
-from interaction.trajectory import closing_ids
+from interaction.trajectory import closing_ids, stop_ids
 from recipe import smollm2
 from recipe.files import Damaged, PreflightError, one_line
 from recipe.stage.weights import broken_weights, changed, other_base, read_adapter
@@ -211,4 +211,5 @@ def template(tokenizer: Any, protocol: Protocol, kwargs: Mapping[str, Any], note
     whole = render([*MADE_UP, answer, LATER, answer])
     dropped = whole.count("an earlier thought") < 2 * answer["content"].count("an earlier thought")
     end = f"chat template: messages end with {tokenizer.decode(closing)!r}"
-    notes.append(end + "; drops earlier thoughts, which rollouts keep" * dropped)
+    unseen = "; no token stops the engine there" * bool(closing and not stop_ids(tokenizer, closing))
+    notes.append(end + unseen + "; drops earlier thoughts, which rollouts keep" * dropped)

@@ -187,6 +187,10 @@ def other_start(config: DictConfig, first: bool = True) -> str | None:
         return f"{done} from {before.model}, not from {now.model}. Leave MODEL out to go on with its model. {REMEDY}"
     if first and now.adapter not in (None, before.adapter):
         return f"{done} from another adapter. Leave it out to go on with its model. {REMEDY}"
+    handed_on = Path(config.paths.run) / str(config.stage.get("previous")) / "hf"
+    of_it = not first and before.weights and Path(before.model).parts[-2:] == handed_on.parts[-2:]
+    if of_it and identity(handed_on) not in (None, before.weights):
+        return f"{done} from another model than {config.stage.previous} hands on now. Delete its folder to repeat it."
     if [*map(os.path.realpath, before.files)] != [*map(os.path.realpath, now.files)]:
         return f"{done} on other data. Set RUN=name for a new run, or its files: {', '.join(before.files)}"
     return None

@@ -26,6 +26,8 @@ GOLD = gold_player("base")
 FIRST = load_scenarios("multi_turn_base", split="val")[0]
 NOWHERE = "http://127.0.0.1:9/v1"
 TOO_LONG = (400, {"error": {"message": "Range of input length should be [1, 64]"}})
+WORDS = ((500, "Context size has been exceeded."), (400, "max_tokens must be at least 1, got -301."))
+LONG = [TOO_LONG, *((status, {"error": {"message": words}}) for status, words in WORDS)]
 
 
 def except_first(first):
@@ -56,7 +58,8 @@ def test_faults_of_the_server_are_retried_and_cost_the_model_nothing(tmp_path):
 
 def test_what_cannot_be_played_is_lost_never_scored_and_played_at_the_next_start(tmp_path):
     broken = (500, {"error": {"message": "broken"}})
-    for name, first, said in (("broken", broken, "broken"), ("long", TOO_LONG, "context does not hold")):
+    refused = [(str(one), one, "context does not hold") for one in LONG]
+    for name, first, said in (("broken", broken, "broken"), *refused):
         with serving(except_first(first)) as server:
             status, found = run(server.url, tmp_path / name, "--attempts", "2")
             assert status == evaluate.LOST_STATUS == 3

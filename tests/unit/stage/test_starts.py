@@ -120,8 +120,11 @@ def test_a_start_model_is_known_by_its_weights_and_without_them_by_its_place(fin
     with pytest.raises(PreflightError, match="another start: model="):
         starts.check_same_start(other)
     assert "other/hf. Leave MODEL out to go on" in str(starts.other_start(other))
+    moved.stage.previous = "old"
+    assert starts.other_start(moved, first=False) is None
     (models[0] / "model.safetensors").write_bytes(b"two")  # trained anew under the same path
     note_sums(models[0])
+    assert "another model than old hands on now" in str(starts.other_start(moved, first=False))
     with pytest.raises(PreflightError, match="another start: model="):
         starts.check_same_start(old)
 
