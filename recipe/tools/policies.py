@@ -40,10 +40,11 @@ PLAIN: Mapping[Any, Any] = dict(integer=1, number=1, float=1.0, boolean=True, ar
 """Type of an argument -> a value; of others "a"."""
 
 FORMATS = [get_protocol(name, docs="signature") for name in PROTOCOLS]
+FOREIGN = ("<function=f>{}", "`f(x=1)`", "call:f{}", "✿FUNCTION✿: f", "<|recipient|>f", "<tool_name>f</tool_name>")
 SILENT: Mapping[str, Callable[[Protocol], Iterable[str]]] = {
     "nothing": lambda form: ["", form.render_answer("t", "")],
-    "blanks": lambda form: [form.render_answer("t", text) for text in ("\u3164", "...")],
-    "foreign call": lambda _: [*(form.render_calls("t", [NOTHING]) for form in FORMATS), "<function=f>{}", "`f(x=1)`"],
+    "blanks": lambda form: [form.render_answer("t", text) for text in ("\u3164", "...", "[THINK]f[/THINK]")],
+    "foreign call": lambda _: [*(form.render_calls("t", [NOTHING]) for form in FORMATS), *FOREIGN],
     "junk": lambda form: ["I am thinking about step 1 {"],
 }
 """Messages that say nothing, in a format."""

@@ -261,18 +261,23 @@ def test_hostile_texts_of_200000_characters_cost_no_more_than_in_proportion(name
 
 NO_WORDS = """¦ \n¦\u200b\u2060¦\u3164¦...¦1¦\U0001f642\u2139\ufe0f¦<|im_end|>¦</s>¦[INST][/INST]¦im_end|>¦```sh\n```¦\
 <answer> </answer>¦<think>I cannot.</think>¦<think>I cannot.¦I cannot.</think>\n¦<think>x</think><answer>!</answer>¦\
-Action: Finish\nAction Input: {"return_type": "give_answer", "final_answer": " "}"""
+Action: Finish\nAction Input: {"return_type": "give_answer", "final_answer": " "}¦\
+<|im_start|>assistant\n<|im_end|>¦<|channel|>final<|message|>¦<start_of_turn>model\n¦<|channel|>analysis<|message|>No.¦\
+[THINK]No.[/THINK]¦◁think▷No.◁/think▷¦<seed:think>No.</seed:think>¦<THINK>No."""
 CALLS = """f(x=1)¦f(x=1¦f()¦[f()¦[g(x=1)]¦{"name": "g"¦{"x": 1}¦So {"name": "g", "parameters": {¦Ok: {"tool": "f"¦\
 {'name': 'f'}¦<tool_call>\n{"name"¦<function=g>{"x": 1}¦Action: g¦Thought: t\nAction: g\nAction Input: {}¦f {"x": 1}¦\
 ```json\n{"name": "g", "arguments": {}}\n```¦```python\ng(x=1)\n```¦Sure:\n```python\nf(x=1)\n```\nDone.¦I look.\nf()¦\
 I call f(x=1) now.¦I call f(x="a¦Sure. f("a")¦\u8bf7f(x=1)¦<think>t</think><answer>[g(x=1)]</answer>¦a <call name="f">¦\
-[TOOL_CALLS]f{}¦<tool_code>f(x=1)</tool_code>¦a <invoke name="g">¦a <\uff5ctool\u2581call¦functions.f(x=1)¦f(x: "a")"""
+[TOOL_CALLS]f{}¦<tool_code>f(x=1)</tool_code>¦a <invoke name="g">¦a <\uff5ctool\u2581call¦functions.f(x=1)¦f(x: "a")¦\
+✿FUNCTION✿: g¦call:f{x:a}¦call:g{¦a <tool_name>g</tool_name>¦<tool>f</tool>¦f[ARGS]{}¦to=f<|message|>¦y = f()\ny¦\
+Function: g\nArguments: {"x": 1}¦>>>g\n{¦<|recipient|>g\n"""
 REFUSED = """No.¦\u4e0d¦\u041d\u0435\u0442¦\u0644\u0627¦The function f does not fit.¦f() does not fit.¦`f(x)` needs x¦\
 I could call `f` if you told me x.¦I could call f(x=...) then.¦g(x) = 2x (linear)¦f(2) = 4¦The set {1, 2}.¦\
 It holds {"name": "Bob"} and 3 < 4.¦None of [f, g] fits.¦[see](http://x.y)¦Parameter(s) missing: x (string)¦<b>No</b>¦\
 I have:\n- f(): lists\n- g()\nNone fits.¦<think>f(x=1)?</think> No.¦<answer>No.</answer>¦No.<|im_end|>¦I cannot f {x}.¦\
 Use Python:\n```python\nprint(3 * 4)\n```¦Thought: I cannot.¦<think>t</think><answer>No.</answer>¦\
-Thought: t\nAction: Finish\nAction Input: {"return_type": "give_answer", "final_answer": "No."}"""
+Thought: t\nAction: Finish\nAction Input: {"return_type": "give_answer", "final_answer": "No."}¦\
+[]\n\nNo.¦[] - no.¦Action: None\nNo.¦I can call f(x="..."), f(x="<city>") or f(x=?) then.¦5! = f(5) = 120"""
 """Texts; f is on offer, g is not."""
 
 

@@ -37,7 +37,7 @@ def changed(folder: Path, old: str, new: str) -> Path:
 
 def test_bfcl_passes_with_every_reward(audit: Audit) -> None:
     status, said = audit("--tasks", "16")
-    assert status == 0 and "362 episodes" in said and "FOUND" not in said
+    assert status == 0 and "427 episodes" in said and "FOUND" not in said
     for reward in ("format", "progress", "step", "all_or_nothing"):
         row = next(line.split() for line in said.splitlines() if line.startswith(f"{reward} "))
         assert float(row[3]) == max(map(float, row[3:]))
