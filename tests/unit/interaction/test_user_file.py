@@ -12,16 +12,17 @@ from recipe import reward
 from recipe.stage.starts import set_environment
 
 FILES = {
-    "my_helper.py": "NUMBER = 1\n",
-    "my_reward.py": "from my_helper import NUMBER\ndef compute_score(**_): return NUMBER + 10\n",
-    "my_estimator.py": "import os\nos.environ['ESTIMATOR'] = '1'\n",
+    "lib/my_helper.py": "NUMBER = 1\n",
+    "mine/my_reward.py": "from my_helper import NUMBER\ndef compute_score(**_): return NUMBER + 10\n",
+    "lib/my_estimator.py": "import os\nos.environ['ESTIMATOR'] = '1'\n",
     "inventory.py": example().replace('category: str = "move"', 'category: str = "go 1"'),
 }
 
 
 def test_a_file_rewritten_within_a_second_runs_its_new_text(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "lib")
     for path, text in ((tmp_path / name, text) for name, text in FILES.items()):
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         os.utime(path, (1e9, 1e9))
         py_compile.compile(str(path))
@@ -29,7 +30,7 @@ def test_a_file_rewritten_within_a_second_runs_its_new_text(tmp_path, monkeypatc
         os.utime(path, (1e9, 1e9))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.pyc")}
     assert next(iter(load_tasks(named(str(tmp_path / "inventory.py"))).values())).category == "go 2"
-    assert reward.load(str(tmp_path / "my_reward.py"), "compute_score")() == 22
+    assert reward.load(str(tmp_path / "mine" / "my_reward.py"), "compute_score")() == 22
     monkeypatch.setattr(os, "environ", {**os.environ, "VERL_USE_EXTERNAL_MODULES": "my_estimator"})
     set_environment(SimpleNamespace(paths=SimpleNamespace(stage=tmp_path), launcher=SimpleNamespace(env={})), 1)
     import_external_libs(os.environ["VERL_USE_EXTERNAL_MODULES"].split(","))
