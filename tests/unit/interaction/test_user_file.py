@@ -15,7 +15,7 @@ FILES = {
     "lib/my_helper.py": "NUMBER = 1\n",
     "mine/my_reward.py": "from my_helper import NUMBER\ndef compute_score(**_): return NUMBER + 10\n",
     "lib/my_estimator.py": "import os\nos.environ['ESTIMATOR'] = '1'\n",
-    "inventory.py": example().replace('category: str = "move"', 'category: str = "go 1"'),
+    "mine/inventory.py": example().replace('category: str = "move"', 'category: str = "go 1"'),
 }
 
 
@@ -29,7 +29,7 @@ def test_a_file_rewritten_within_a_second_runs_its_new_text(tmp_path, monkeypatc
         path.write_text(text.replace("1", "2"))
         os.utime(path, (1e9, 1e9))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.pyc")}
-    assert next(iter(load_tasks(named(str(tmp_path / "inventory.py"))).values())).category == "go 2"
+    assert next(iter(load_tasks(named(str(tmp_path / "mine" / "inventory.py"))).values())).category == "go 2"
     assert reward.load(str(tmp_path / "mine" / "my_reward.py"), "compute_score")() == 22
     monkeypatch.setattr(os, "environ", {**os.environ, "VERL_USE_EXTERNAL_MODULES": "my_estimator"})
     set_environment(SimpleNamespace(paths=SimpleNamespace(stage=tmp_path), launcher=SimpleNamespace(env={})), 1)
