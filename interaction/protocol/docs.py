@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from types import MappingProxyType
 from typing import Any, Literal, get_args
+from urllib.parse import unquote
 
 DocStyle = Literal["json", "signature"]
 DOC_STYLES: tuple[str, ...] = get_args(DocStyle)
@@ -18,7 +20,7 @@ _TYPE_NAMES = {"string": "str", "integer": "int", "boolean": "bool", "array": "l
 _SCHEMA_TYPES = {"dict": "object", "float": "number", "tuple": "array"}
 
 _LEFT_OUT = ("title", "$ref", "$defs", "definitions", "$schema", "$id", "discriminator")
-_DATA = ("default", "const", "enum", "examples")  # their values are no schemas
+_DATA = ("default", "const", "enum", "examples", "example")  # their values are no schemas, nor are those of x-...
 
 
 def compact_json(value: Any, allow_nan: bool = True) -> str:
@@ -45,29 +47,46 @@ def _shown(schema: Any, root: Any, types: Mapping[str, str], where: str, depth: 
     if not isinstance(schema, dict) or depth > 40:
         raise ValueError(f"{where[:120]} is no JSON Schema, or one that contains itself")
     if (reference := schema.get("$ref")) is not None:
-        target = {**(root.get("definitions") or {}), **(root.get("$defs") or {})}.get(str(reference).rpartition("/")[2])
-        return inner({**target, **schema, "$ref": None} if isinstance(target, dict) else target, reference)
+        target, beside = _target(root, reference), {key: schema[key] for key in schema if key != "$ref"}
+        return inner(target | beside if isinstance(target, dict) else target, reference)
     result: dict[str, Any] = {}
     for key, value in schema.items():
         value = value.tolist() if hasattr(value, "tolist") else value  # pandas reads lists as arrays
-        if key in _LEFT_OUT or (value is None and key not in ("default", "const")):
+        missing = value is None and key not in ("default", "const") or isinstance(value, float) and not isfinite(value)
+        if key in _LEFT_OUT or missing:  # tables have NaN too, and JSON has none
             continue
         if key == "properties":
             named = value.items() if isinstance(value, dict) else [("", value)]
             result[key] = {name: inner(item, name) for name, item in named if item is not None}
-        elif key == "type" and isinstance(value, str | list):
-            kinds = [types.get(kind, kind) for kind in ([value] if isinstance(value, str) else value)]
+        elif key == "type":
+            kinds = [value] if isinstance(value, str) else value
+            if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
+                return inner(None, key)  # raises
+            kinds = [types.get(kind, kind) for kind in kinds]
             others = [kind for kind in kinds if kind != "null"] or kinds
             result |= {key: others[0] if len(others) == 1 else others}
             result |= {"nullable": True} if len(others) < len(kinds) else {}
-        elif isinstance(value, dict) and key not in _DATA:
+        elif key in _DATA or str(key).startswith("x-"):
+            result[key] = value
+        elif isinstance(value, dict):
             result[key] = inner(value, key)
-        elif isinstance(value, list) and key not in _DATA:
+        elif isinstance(value, list):
             parts = enumerate(value)
             result[key] = [inner(item, f"{key}.{at}") if isinstance(item, dict) else item for at, item in parts]
         else:
             result[key] = value
     return result
+
+
+def _target(root: Any, reference: object) -> Any:
+    """What a pointer into the root names, such as "#/$defs/Point" (RFC 6901); None if that is nothing."""
+    start, *keys = unquote(str(reference)).split("/")
+    try:
+        for key in (key.replace("~1", "/").replace("~0", "~") for key in keys):
+            root = root[key if isinstance(root, dict) else int(key)]
+        return root if start == "#" else None
+    except (LookupError, TypeError, ValueError):
+        return None
 
 
 def openai_tool(function: Mapping[str, Any]) -> dict[str, Any]:

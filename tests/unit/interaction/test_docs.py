@@ -7,19 +7,25 @@ from interaction.protocol import PROTOCOLS, get_protocol
 from interaction.protocol.docs import documented, openai_tool, signature_line
 
 NAMED = {"properties": {"title": {"type": "string"}}}
-LOOP = {"properties": {"left": {"$ref": "#/$defs/Loop"}}}
-SHARED = {"Loop": LOOP, "Named": {**NAMED, "title": "Named", "required": None}}
+LOOP = {"properties": {"left": {"$ref": "#/$defs/Loop"}}, "left": {"type": "integer"}}
+SHARED = {"Loop": LOOP, "Named": {**NAMED, "title": "Named", "required": None}, "b /": {"$ref": "#/$defs/Loop/left"}}
 SCHEMAS = (
     ("str", {"type": ["string", "null"]}, {"type": "string", "nullable": True}),
     ("str | int", {"type": ["string", "integer"], "enum": None}, {"type": ["string", "integer"]}),
     ("list[float]", {"type": ["array"], "items": {"type": "float"}}, {"type": "array", "items": {"type": "number"}}),
     ("any", {"$ref": "#/$defs/Named"}, NAMED),
+    ("str", {"$ref": "#/$defs/Named/properties/title"}, {"type": "string"}),
+    ("int", {"$ref": "#/$defs/b%20~1", "$defs": {}, "default": float("nan")}, {"type": "integer"}),
+    ("any", *[{"example": {"title": [1]}, "x-y": {"$ref": "v1"}}] * 2),
     ("any", {"oneOf": [{"type": "dict"}, {"const": None}]}, {"oneOf": [{"type": "object"}, {"const": None}]}),
     ("any", {"enum": np.array(["a", 1], object), "items": None}, {"enum": ["a", 1]}),
     ("any", True, {}),
     ("bool", *[{"anyOf": [{"type": "boolean"}, {"type": "null"}], "default": {"type": None}}] * 2),
 )
-REFUSED = ((3, "a "), ({"items": {"$ref": "#/b"}}, "a.items.#/b"), (LOOP, "a.left.#"))
+REFUSED = (
+    *((3, "a "), ({"items": {"$ref": "#/b"}}, "a.items.#/b"), (LOOP, "a.left.#")),
+    *(({"type": {"b": 1}}, "a.type"), ({"$ref": "http://c/#/$defs/Named"}, "a.http")),
+)
 
 
 def function(schema):
