@@ -48,11 +48,8 @@ def _converted(value: Any) -> Any:
 def same_state(one: Any, other: Any) -> bool:
     """Whether objects of a class with tools are alike: by its `__eq__`, else by `state()`, else by their attributes."""
     kind: Any = type(one)
-    if kind.__eq__ is object.__eq__ and hasattr(kind, "state"):
-        one, other = one.state(), other.state()
-        if hasattr(one, "__await__"):
-            raise ContractError(f"{kind.__name__}.state is async, and nothing awaits it here")
-    return same(one, other)
+    judged = kind.__eq__ is object.__eq__ and hasattr(kind, "state")
+    return same(one.state(), other.state()) if judged else same(one, other)
 
 
 def same(one: Any, other: Any, met: Any = None) -> bool:
@@ -81,7 +78,7 @@ def same(one: Any, other: Any, met: Any = None) -> bool:
         pairs = [[[*part] if isinstance(part, Iterator) else part for part in v.__reduce_ex__(2)] for v in (one, other)]
     except TypeError:  # functions, locks
         return False
-    return same(*pairs, met)
+    return same(pairs[0], pairs[1], met)
 
 
 def _made(how: Any) -> bool:
