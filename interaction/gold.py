@@ -1,6 +1,7 @@
 """Gold played as a conversation: what a model that does everything right would write, and how it begins."""
 
 import json
+import pickle
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain, islice, repeat
@@ -196,9 +197,12 @@ def check_attempts(task: Task, options: Mapping[str, Any] | None = None) -> Epis
         return None
     play = partial(play_gold, task, protocol, environments={task.environment: dict(options or {})})
     shared = partial(called, where, getattr(task, "shared_by_attempts", dict))
-    before, (said, record), (again, other), after = shared(), called(where, play), called(where, play), shared()
+    before, (said, record), between = shared(), called(where, play), shared()
+    (again, other), after = called(where, play), shared()
+    before |= {name: between.get(name, b"") for name, value in before.items() if value == pickle.dumps(None)}  # unset
     if changed := [name for name in before if before[name] != after.get(name)]:
-        raise ContractError(f"{where}: gold changes {changed[0]} (or its defaults): attempts share it. Use reset()")
+        what = f"{changed[0]}, or its defaults, which attempts share"
+        raise ContractError(f"{where}: gold changes {what}. Use reset(), or fill it when the file is loaded")
     for one, two in (*zip(said, again, strict=False), (record.outcome, other.outcome)):
         if one != two:
             raise ContractError(f"{where}: gold gives {one!r:.120}, then {two!r:.120}: attempts are not independent")

@@ -17,7 +17,7 @@ Where gold's calls of a turn change nothing, their results must also be among th
 Where gold makes no call, the model must refuse in words.
 
 States are compared by the class's `__eq__`, else by what its `state()` returns, else by its attributes, floats up to
-1e-9 (`interaction.values`). Attempts do not share an object, but each call runs in a thread of its own:
+a rounding (`interaction.values`). Attempts do not share an object, but each call runs in a thread of its own:
 `sqlite3.connect(..., check_same_thread=False)`.
 """
 
@@ -26,10 +26,9 @@ import json
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from types import FunctionType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, get_type_hints
 
 from docstring_parser import parse
@@ -43,6 +42,7 @@ from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.protocol.docs import compact_json, documented
 from interaction.record import StopReason
 from interaction.refusal import is_refusal
+from interaction.user_file import FromText
 from interaction.values import ADVICE, in_json, same, same_state
 
 __all__ = ["Call", "ToolEnvironment", "ToolTask"]
@@ -50,6 +50,8 @@ __all__ = ["Call", "ToolEnvironment", "ToolTask"]
 NO_TOOLS = ("reset", "state")
 """Public methods that are not offered to the model."""
 ANSWER = "Done."
+NO_TOOLS_OF = {*sys.stdlib_module_names, "pydantic", "typing_extensions"} - {"functools"}
+"""Modules whose methods and objects in a class are no tools: those of BaseModel, or an alias such as Literal["C"]."""
 
 
 @dataclass(frozen=True)
@@ -90,21 +92,30 @@ class ToolTask:
         if not hasattr(self.tools, "reset"):
             return self.tools(**self.start)
         made = self.tools()
-        if hasattr(type(made.reset(**self.start)), "__await__"):
-            raise ContractError(f"{type(made).__name__}.reset is async, and nothing awaits it here")
+        made.reset(**self.start)
         return made
 
     def shared_by_attempts(self) -> dict[str, bytes]:
         """What objects of the class have in common, as far as it can be written down: globals, attributes, defaults."""
-        kind, written = type(self.fresh()), dict[str, bytes]()
-        found = dict(vars(sys.modules[kind.__module__]))
+        kind = type(self.fresh())
+        own, found = sys.modules[kind.__module__], dict[str, Any]()
+        imported = (item for item in vars(own).values() if isinstance(item, ModuleType))
+        for module in (own, *(item for item in imported if isinstance(item.__loader__, FromText))):
+            found |= {f"{module.__name__}.{key}": value for key, value in vars(module).items() if key[:2] != "__"}
         for name, value in ((name, value) for parent in kind.__mro__[:-1] for name, value in vars(parent).items()):
             found[f"{kind.__name__}.{name}"] = getattr(value, "__func__", value)  # of static methods too
-        for name, value in found.items():
-            with suppress(Exception):  # modules, locks, connections
-                code = isinstance(value, FunctionType)
-                written[name] = pickle.dumps((value.__defaults__, value.__kwdefaults__) if code else value)
-        return written
+        return {name: _written(value) for name, value in found.items()}
+
+
+def _written(value: Any) -> bytes:
+    """What can be pickled of a value."""
+    try:
+        value = inspect.unwrap(value)
+        code = isinstance(value, FunctionType)
+        return pickle.dumps((value.__defaults__, value.__kwdefaults__) if code else value)
+    except Exception:  # modules, locks, connections
+        parts = value.items() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+        return b"".join(map(_written, [*parts]))
 
 
 class ToolEnvironment(EnvironmentBase):
@@ -193,9 +204,11 @@ def tools_of(kind: Any) -> dict[str, Tool]:
     """
     found, tools = {name: value for parent in reversed(kind.__mro__) for name, value in vars(parent).items()}, {}
     for name, value in found.items():
-        written = isinstance(value, FunctionType | staticmethod | classmethod) or type(value).__module__ != "builtins"
+        if name in NO_TOOLS and inspect.iscoroutinefunction(value):
+            raise ContractError(f"{kind.__name__}.{name} is async, and nothing awaits it here")
+        source = value if isinstance(value, FunctionType | staticmethod | classmethod) else type(value)
         public = name[0] != "_" and name not in NO_TOOLS and not inspect.isclass(value)
-        if written and public and callable(getattr(kind, name)):
+        if public and source.__module__.partition(".")[0] not in NO_TOOLS_OF and callable(getattr(kind, name)):
             tools[name] = _tool(kind, name, value)
     if not tools:
         raise ContractError(f"{kind.__name__} has no public method, and so no tool")
@@ -210,7 +223,9 @@ def _tool(kind: Any, name: str, value: Any) -> Tool:
     try:
         if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
             raise TypeError("it is async, and nothing awaits it here")
-        signature, hints = inspect.signature(method), get_type_hints(method, include_extras=True)
+        signature, code = inspect.signature(method), inspect.unwrap(getattr(value, "func", method))
+        given = {key: one.annotation for key, one in signature.parameters.items() if one.annotation is not one.empty}
+        hints = get_type_hints(SimpleNamespace(__annotations__=given), getattr(code, "__globals__", {}), None, True)
         if hasattr(value, "__get__") and not isinstance(value, staticmethod | classmethod):  # self comes first
             signature = signature.replace(parameters=[*signature.parameters.values()][1:])
         for number, (key, parameter) in enumerate(signature.parameters.items()):
@@ -221,6 +236,7 @@ def _tool(kind: Any, name: str, value: Any) -> Tool:
             said = (getattr(note, "description", getattr(note, "documentation", note)) for note in notes)
             words = next((item for item in said if isinstance(item, str)), described.get(key))
             default = ... if parameter.default is parameter.empty else parameter.default
+            default = default.tolist() if hasattr(default, "tolist") else default  # numbers of numpy
             fields[f"a{number}"] = (hints[key], Field(default, alias=key, description=words))  # BaseModel has names too
         arguments = create_model(where, __config__=ConfigDict(extra="forbid", strict=True), **fields)
         schema = json.loads(json.dumps(arguments.model_json_schema()), object_hook=_plain)

@@ -52,6 +52,7 @@ def _shown(schema: Any, root: Any, types: Mapping[str, str], where: str, depth: 
     result: dict[str, Any] = {}
     for key, value in schema.items():
         value = value.tolist() if hasattr(value, "tolist") else value  # pandas reads lists as arrays
+        data = key in _DATA or str(key).startswith("x-")
         missing = value is None and key not in ("default", "const") or isinstance(value, float) and not isfinite(value)
         if key in _LEFT_OUT or missing:  # tables have NaN too, and JSON has none
             continue
@@ -59,18 +60,16 @@ def _shown(schema: Any, root: Any, types: Mapping[str, str], where: str, depth: 
             named = value.items() if isinstance(value, dict) else [("", value)]
             result[key] = {name: inner(item, name) for name, item in named if item is not None}
         elif key == "type":
-            kinds = [value] if isinstance(value, str) else value
-            if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
-                return inner(None, key)  # raises
-            kinds = [types.get(kind, kind) for kind in kinds]
+            kinds = value if isinstance(value, list) else [value]
+            kinds = [
+                types.get(kind, kind) if isinstance(kind, str) else inner(None, key) for kind in kinds
+            ]  # or raises
             others = [kind for kind in kinds if kind != "null"] or kinds
             result |= {key: others[0] if len(others) == 1 else others}
             result |= {"nullable": True} if len(others) < len(kinds) else {}
-        elif key in _DATA or str(key).startswith("x-"):
-            result[key] = value
-        elif isinstance(value, dict):
+        elif isinstance(value, dict) and not data:
             result[key] = inner(value, key)
-        elif isinstance(value, list):
+        elif isinstance(value, list) and not data:
             parts = enumerate(value)
             result[key] = [inner(item, f"{key}.{at}") if isinstance(item, dict) else item for at, item in parts]
         else:

@@ -25,21 +25,27 @@ def test_a_broken_one_is_refused_in_one_line_before_the_start(tmp_path):
 
 
 TOOLS = """
+import functools, threading, beside
 from interaction.tool_environment import Call, ToolTask
 NOTED = []
 class Box:
-    notes = []
-    def put(self, tags: list[str] = []): LIST.append("x")
+    lazy = None
+    notes = {"lock": threading.Lock(), "items": []}
+    def put(self, tags: list[str] = []): setattr(Box, 'lazy', 1) or LIST.append("x")
+    put = functools.wraps(put)(lambda *a, _put=put, **k: _put(*a, **k))
 def load_tasks(): return [ToolTask("own", "t", Box, [("Go.", [Call("put", {})])])]
 """
 KEPT = example().replace('"inventory"', '"own"').replace("dict(task.stock)", "KEPT.setdefault('x', dict(task.stock))")
-SHARED = {"tags": "Box.put", "NOTED": "NOTED", "self.notes": "Box.notes", KEPT: "then {'role'"}
+SHARED = {"tags": "Box.put", "NOTED": "NOTED", "self.notes['items']": "Box.notes", KEPT: "then {'role'"}
+SHARED["beside.NOTED"] = "beside.NOTED"
 
 
 @pytest.mark.parametrize("where", SHARED)
-def test_what_attempts_share_is_found_before_a_start_and_by_the_audit(where, tmp_path, capsys):
+def test_what_attempts_share_is_found_before_a_start_and_by_the_audit(where, tmp_path, capsys, monkeypatch):
     text = f"{KEPT}\nKEPT = {{}}\n" if where == KEPT else TOOLS.replace("LIST", where)
     (path := tmp_path / "own.py").write_text(text)
+    (tmp_path / "beside.py").write_text("NOTED = []")
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PreflightError, match=SHARED[where]):
         require(data.environments(config_of(f"+interaction.environments.own={path}")))
     assert audit(["--environment", str(path)]) == 2 and SHARED[where] in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from array import array
+from collections import UserDict
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
@@ -12,7 +14,7 @@ from typing import Annotated, Literal
 import numpy as np
 import pandas as pd
 import pytest
-from pydantic import Field
+from pydantic import BaseModel, Field, PrivateAttr
 
 from interaction.call import Call
 from interaction.contract import ContractError
@@ -20,7 +22,7 @@ from interaction.outcome import ErrorKind
 from interaction.tool_environment import ToolTask, tools_of
 from recipe.tools.audit import main as audit
 
-ROOT = Path(__file__).parents[3]
+ROOT, N = Path(__file__).parents[3], np.int64(1)
 
 
 class Color(Enum):
@@ -35,7 +37,8 @@ class Point:
 
 
 @dataclass
-class Board:
+class Board(UserDict):
+    Unit = Literal["m"]
     points: list[Point] = field(default_factory=list)
 
     def put(self, at: Point, color: Color, size: Literal["s", "m"] = "s", note: str | None = None, schema: int = 1):
@@ -53,7 +56,7 @@ class Board:
         return self.points
 
     @staticmethod
-    def near(to: Annotated[str, Field(description="where", min_length=2)], by: Annotated[int, "how"] = 1): ...
+    def near(to: Annotated[str, Field(description="where", min_length=2)], by: Annotated[int, "how"] = N) -> "X": ...  # noqa: F821
 
     def _hidden(self): ...
 
@@ -132,13 +135,18 @@ class Counter:
         return self.at
 
 
+class Kept(BaseModel, extra="allow"):
+    _at: float = PrivateAttr(0.0)
+
+
 @dataclass
 class Purse:
-    held: tuple = (Point(0), {"sum": 0.0}, {0.0}, np.zeros(2))
+    held: tuple = (Point(0),)
 
     def put(self, amount: float):
         total = self.held[0].y + amount
-        self.held = (Point(0, total), {"sum": total}, {total}, np.full(2, total))
+        self.held = (Point(0, total), {total: total}, {total}, np.full(2, total), Kept(to=total), Counter(total))
+        self.held[4]._at, self.held[5].up = total, array("d", [total])
 
     def total(self) -> float:
         return self.held[0].y
@@ -185,7 +193,7 @@ def test_results_of_any_type_are_written_as_json():
     for value, text in (
         (np.int64(123456), "123456"),
         ({"a": np.arange(3), np.int8(1): np.bool_(True)}, '{"a":[0,1,2],"1":true}'),
-        ([{"b", "a"}, (Point(1), date(2026, 1, 2))], '[["a","b"],[{"x":1,"y":0.0},"2026-01-02"]]'),
+        ([{"b", "a"}, (Point({"d", "c"}), date(2026, 1, 2))], '[["a","b"],[{"x":["c","d"],"y":0.0},"2026-01-02"]]'),
         ([Color.RED, {1: 2}.keys(), "x" * 5000], f'["red",[1],"{"x" * 5000}"]'),
     ):
         assert task([], tools=returning(value)).open().call(Call("read", {})).text == text
@@ -214,7 +222,8 @@ def test_what_could_not_be_judged_is_refused():
         (task([up], tools=type("Frame", (Counter,), frame)), "two of DataFrame .* method __eq__ or state"),
         (task([up], tools=type("Tool", (), {"up": wait})), r"Tool\.up: it is async"),
         (task([up], tools=type("Tool", (Counter,), {"reset": wait})), r"Tool\.reset is async"),
-        (task([up], tools=type("Tool", (), {"up": partial(print)})), r"Tool\.up: functools\.partial"),
+        (task([up], tools=type("Tool", (), {"up": partial(print)})), r"Tool\.up: parameter args needs"),
+        (task([up], tools=type("Tool", (Counter,), {"state": wait})), r"Tool\.state is async"),
         (task([read], tools=returning(wait(1))), r"Returning\.read returns coroutine"),
         (task([read], tools=returning({"a": object()})), r"Returning\.read returns object, for which JSON"),
         (task([read], tools=returning([float("nan")])), r"gold's call read\(\) gives an error: Out of range float"),
