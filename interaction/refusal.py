@@ -21,6 +21,7 @@ _OTHERS = re.compile(
     r"|\bto=(?:functions\.|[\w.]+ *(?:<\||code|json))|<\|recipient\|>(?!all\b)|<(?:\w+>\s*<|tool_|function_)name>\s*\w"
     r"|^(?:>>>(?!all\b)|(?=[A-Z]+_))\w++\s*+\{\s*(?:[\"'}]|\Z)|[\"'](?:function|tool)(?:_name)?[\"']:\s*[\"'][\w.-]+[\"'],"
     r"|^\W{0,4}(?:function|tool|name)(?: \w+)?\W{1,8}[\w.-]+\W{1,8}(?:input|(?:arg|param)\w*\W{1,6}\w*[=:{\"])"
+    r"|\A\s*\[[^\]]*\w\(\s*\w+\s*="  # [the g(x=1)
 )
 """How models that no protocol here is made for begin a call."""
 

@@ -266,7 +266,8 @@ Action: Finish\nAction Input: {"return_type": "give_answer", "final_answer": " "
 [THINK]No.[/THINK]¦◁think▷No.◁/think▷¦<seed:think>No.</seed:think>¦<THINK>No."""
 CALLS = """f(x=1)¦f(x=1¦f()¦[f()¦[g(x=1)]¦{"name": "g"¦{"x": 1}¦So {"name": "g", "parameters": {¦Ok: {"tool": "f"¦\
 {'name': 'f'}¦<tool_call>\n{"name"¦<function=g>{"x": 1}¦Action: g¦Thought: t\nAction: g\nAction Input: {}¦f {"x": 1}¦\
-```json\n{"name": "g", "arguments": {}}\n```¦```python\ng(x=1)\n```¦Sure:\n```python\nf(x=1)\n```\nDone.¦I look.\nf()¦\
+```json\n{"name": "g", "arguments": {}}\n```¦```python\ng(x=1)\n```¦Sure:\n```python\nf(x=1)\n```\nDone.¦\
+I look.\nf()¦[a g(x=1)]¦\
 I call f(x=1) now.¦I call f(x="a¦Sure. f("a")¦\u8bf7f(x=1)¦<think>t</think><answer>[g(x=1)]</answer>¦a <call name="f">¦\
 [TOOL_CALLS]f{}¦<tool_code>f(x=1)</tool_code>¦a <invoke name="g">¦a <\uff5ctool\u2581call¦functions.f(x=1)¦f(x: "a")¦\
 ✿FUNCTION✿: g¦call:f{x:a}¦call:g{¦a <tool_name>g</tool_name>¦<tool>f</tool>¦f[ARGS]{}¦to=f<|message|>¦y = f()\ny¦\
