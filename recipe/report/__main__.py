@@ -1,6 +1,5 @@
 """python -m recipe.report RUN_DIR [RUN_DIR ...]
-python -m recipe.report --compare PATH [PATH ...] [--baseline ROW] [--out DIR]
-python -m recipe.report --index DIR"""
+python -m recipe.report --compare PATH [PATH ...] [--baseline ROW] [--out DIR]"""
 
 import argparse
 from itertools import combinations
@@ -19,8 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m recipe.report",
         description="Table and HTML page of one run, or of several seeds of one; the page is written into the first. "
-        "With --compare evaluations, runs and votes of a judge beside one another (docs/evaluation.md), with --index a "
-        "page that lists all runs of a folder.",
+        "With --compare evaluations, runs and votes of a judge beside one another (docs/evaluation.md).",
     )
     add = parser.add_argument
     add("runs", nargs="*", type=Path, metavar="RUN_DIR", help="a folder such as outputs/default")
@@ -28,13 +26,9 @@ def main() -> None:
     add("--compare", "--votes", action="extend", nargs="+", type=Path, default=[], metavar="PATH", help=compared)
     add("--baseline", metavar="ROW", help="with --compare: compare with this row (default: the first)")
     add("--out", type=Path, default=OUT, metavar="DIR", help="with --compare: for page and CSV (default: %(default)s)")
-    add("--index", type=Path, metavar="DIR", help="list the runs of a folder in DIR/index.html")
     given = parser.parse_args()
     try:
-        if given.index:
-            path, count = page.write_index(given.index)
-            print(f"index  {path}, {count} run{'' if count == 1 else 's'}")
-        elif given.compare:
+        if given.compare:
             methods = sources.methods([*given.compare, *given.runs])
             rows = {method.name: method for method in methods}
             if given.baseline not in (None, *rows):
@@ -45,7 +39,7 @@ def main() -> None:
         elif given.runs:
             _report(given.runs)
         else:
-            parser.error("give runs such as outputs/default, or --compare PATH, or --index outputs")
+            parser.error("give runs such as outputs/default, or --compare PATH")
     except (PreflightError, OSError) as error:
         parser.exit(1, f"{error}\n")
 

@@ -24,7 +24,6 @@ from recipe.report import episodes, figures, tables, validation
 from recipe.stage import choosing
 from recipe.stage.console import duration
 from recipe.stage.metrics_log import TIMED, parts_of, read_steps, total_times
-from recipe.stage.state import look
 
 EPISODES = 2000
 """How many a page holds."""
@@ -216,29 +215,3 @@ def is_run(folder: Path) -> bool:
     """Whether a folder holds a run that has begun."""
     begun = any((folder / name).exists() for name in ("manifest.json", "curriculum.json"))
     return begun or bool(tables.stage_dirs(folder))
-
-
-def write_index(folder: Path) -> tuple[Path, int]:
-    """Write `index.html` into a folder of runs, the latest first; returns its path, and how many it lists.
-
-    Raises:
-        OSError: the folder cannot be read or written.
-    """
-    runs = [_listed(run) for run in sorted(folder.iterdir()) if run.is_dir() and is_run(run)]
-    runs.sort(key=lambda run: run["begun"], reverse=True)
-    write_atomic(folder / "index.html", render("index.html", folder=folder.absolute().name, runs=runs))
-    return folder / "index.html", len(runs)
-
-
-def _listed(run: Path) -> dict[str, Any]:
-    """A run of the index: how far its stages got, and whether it helped."""
-    planned = {
-        entry.get("folder") or entry["name"]: entry["status"] for entry in entries(run / "curriculum.json", "stages")
-    }
-    stages = []
-    for stage in (run / name for name in dict.fromkeys([*planned, *(path.name for path in tables.stage_dirs(run))])):
-        status = "done" if look(stage).done else planned.get(stage.name, "begun")
-        stages.append(f"{stage.name} {status}, {max(read_steps(stage), default=0)} steps")
-    begun = next((start["time"] for start in entries(run / "manifest.json", "starts")), "")
-    found = {"name": run.name, "begun": begun, "has_page": (run / "report.html").exists()}
-    return found | {"stages": "; ".join(stages), "verdict": verdict([run])}

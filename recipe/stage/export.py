@@ -3,8 +3,7 @@
 verl's `hf_model` export is such a folder only without LoRA. With it the file has PEFT's names (`base_model.model...`,
 `lora_A`), from which transformers builds a model at random without an error. So `export` merges, drops what only this
 training needs, and lets transformers say whether the folder fits its own config.json, before anything has the name
-under which the next stage looks for it. A card (README.md) says base model, licence and protocol;
-`python -m recipe.tools.publish` adds scores, data and settings to it.
+under which the next stage looks for it. A card (README.md) says base model, licence and protocol.
 """
 
 import json
