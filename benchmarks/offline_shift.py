@@ -5,7 +5,7 @@
 Both models compute the log-probability of every stored step (message of the model), given all that stands before it. A
 step counts as rewarded if what was earned from it on, `--gamma` a step, is more than the mean of the steps with that
 number after the same prompt, as punished if it is less: the advantage that a critic would see who knows no more than
-that. `+-` is one standard error over trajectories.
+that.
 """
 
 import argparse
@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from math import exp, sqrt
-from statistics import fmean, median, stdev
+from math import exp
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -69,12 +69,11 @@ def steps_of(trajectories: Iterator[Stored], start: Any, trained: Any, temperatu
 
 
 def row(name: str, steps: list[Step]) -> list[str]:
-    """Means over the steps, and how far they moved; the error is that of a mean over trajectories."""
+    """Means over the steps, and how far they moved."""
     moved: dict[int, list[float]] = defaultdict(list)
     for step in steps:
         moved[step.trajectory].append(step.trained - step.start)
     each = [fmean(values) for values in moved.values()]
-    error = stdev(each) / sqrt(len(each)) if len(each) > 1 else float("nan")
     tokens = sum(step.tokens for step in steps)
     before, after = (sum(getattr(step, when) for step in steps) for when in ("start", "trained"))
     chance = [fmean(exp(getattr(step, when)) for step in steps) for when in ("start", "trained")]
@@ -84,7 +83,7 @@ def row(name: str, steps: list[Step]) -> list[str]:
         f"{chance[0]:.3f} -> {chance[1]:.3f}",
         f"{median(step.trained - step.start for step in steps):+.3f}",
         f"{before / len(steps):.2f} -> {after / len(steps):.2f}",
-        f"{fmean(each):+.2f} +- {error:.2f}",
+        f"{fmean(each):+.2f}",
         f"{before / tokens:.3f} -> {after / tokens:.3f}",
         f"{fmean(step.trained > step.start for step in steps):.0%}",
     ]

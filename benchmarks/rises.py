@@ -82,7 +82,8 @@ def table(name: str) -> str:
     for result in results:
         for row in result["rows"]:
             rows[row["stage"], row["of"]].append(from_row(row))
-    lines = ["| stage | of | before -> after | mean difference [95 %] | each run |", "| --- | --- | --- | --- | --- |"]
+    sure = " [95 %]" * any(row["tasks"] for result in results for row in result["rows"])
+    lines = [f"| stage | of | before -> after | mean difference{sure} | each run |", "| --- | --- | --- | --- | --- |"]
     for (stage, of), runs in rows.items():
         rise = Rise(tuple(runs), of_shares=of != "reward")
         moved = f"{rise.difference:+.3f}{brackets(rise.interval)}"

@@ -114,7 +114,7 @@ class Endpoint:
         backoff: seconds before the second attempt; doubled each time, with jitter, unless the server says when.
         sampling: temperature, max_tokens and what else goes into every request.
         plain: makes a text free of control tokens; each message goes through it.
-        thoughts: whether the server may take the model's thoughts out of a message that has other words.
+        thoughts: whether the server may take the model's thoughts out of a message.
         named: names of settings, for messages.
         private: whether nothing may leave for another address: no proxy is asked, and no redirection followed.
 
@@ -258,7 +258,7 @@ class Endpoint:
     def _require_whole(self, said: Completion) -> None:
         """Raises EndpointRefusal if the server has taken a part out of the message."""
         only_thoughts = not any("call" in name for name in said.taken_out)
-        if said.taken_out and not (self.thoughts and only_thoughts and (said.text.strip() or said.truncated)):
+        if said.taken_out and not (self.thoughts and only_thoughts):
             raise EndpointRefusal(
                 f"{self.url} takes parts out of the model's messages ({one_line(', '.join(said.taken_out))}). Start it "
                 "without --reasoning-parser and --tool-call-parser; llama.cpp with --reasoning-format none."

@@ -30,7 +30,7 @@ from typing import Any
 from tqdm import tqdm
 
 from interaction.endpoint import Endpoint, EndpointRefusal
-from interaction.environment import judge_of, known, load_tasks
+from interaction.environment import DEFAULT, judge_of, known, load_tasks, source_of
 from interaction.masked import masked_text
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
@@ -130,7 +130,9 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
         )
     chosen = [item for source in sources if source.is_dir() for item in choosing.of_run(source)]
     judged = results(_judged(records), [], None, cost_of(paths))
-    return _report(judged | {"note": choosing.sentence(chosen)}, out)
+    environments = {record.environment for record in records} - {DEFAULT}
+    made_from = {key: value for name in environments for key, value in source_of(name).items()}
+    return _report(judged | {"note": choosing.sentence(chosen), "source": made_from}, out)
 
 
 def _report(found: dict[str, Any], folder: Path | None) -> int:

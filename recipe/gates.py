@@ -84,7 +84,7 @@ class Gate:
         passed = means[-1] >= self._least
         if passed and self.value is None:
             return True, f"{self.metric} was still moving at the last step"
-        how = f"is {means[-1]:.3f}, and the gate asks for {self._least:g}"
+        how = f"is {means[-1]:.3f}" + (f", and the gate asks for {self.value:g}" if self.value is not None else "")
         return passed, f"{self.metric} over the last {self.window} values {how}"
 
 

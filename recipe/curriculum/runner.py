@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from recipe import processes
 from recipe.curriculum.stages import OF_THE_FIRST, Stage
@@ -153,10 +154,10 @@ def _launched(
 
 
 def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
-    """The warm start that the first stage's `stage.warm_start` names, unless it is there; the stage begins with it.
+    """The warm start that the first stage's `stage.warm_start` names, unless one made of the same is there.
 
-    It is of MODEL. A model that is given otherwise, or with the tiny policy's profile, is not warm-started. With
-    `stage.before` the model that it begins with is validated first, once.
+    The stage begins with it. It is of MODEL. A model that is given otherwise, or with the tiny policy's profile, is not
+    warm-started. With `stage.before` the model that it begins with is validated first, once.
     """
     first = stages[0]
     config, model, named = first.composed, first.composed.actor_rollout_ref.model, os.environ.get("MODEL")
@@ -174,7 +175,7 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
             f"{first.folder} began with another model than this warm start of {warm.model.path or 'the tiny policy'}. "
             f"Set model, settings and rows as they were, or stage.warm_start=null to go on. {starts.REMEDY}"
         )
-    if config.stage.before and warm.model.path is not None:
+    if config.stage.before and warm.model.path is not None and not gone:
         _validate_before(run, stages, warm, note)
     if not (began and goes_on) and not _up_to_date(warm):
         _launched(Path(warm.paths.stage), "warm start", "recipe.sft", arguments, stages, note)
@@ -205,9 +206,11 @@ def _up_to_date(warm: DictConfig) -> bool:
 
 
 def _validate_before(run: Path, stages: Sequence[Stage], warm: DictConfig, note: Path) -> None:
-    """Validate the model that the warm start begins with, unless it has played these rows."""
+    """Validate the model that the warm start begins with, unless it has played these rows by these rules."""
     config, begin, folder = stages[0].composed, str(warm.model.path), run / starts.BEFORE
     played, began = [begin, *as_list(config.data.val_files), *as_list(config.environment.guard)], look(folder).began
+    rules = OmegaConf.masked_copy(config.interaction, ["val", "protocol", "docs", "max_tokens_per_reply", "user"])
+    played.append(sha256(OmegaConf.to_yaml(rules, resolve=True).encode()).hexdigest())
     known = began is not None and began.made == starts.digest(played) and read_steps(folder)
     if known and warm.trainer.resume_mode != "disable":
         return

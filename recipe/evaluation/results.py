@@ -222,6 +222,8 @@ def text(found: Mapping[str, Any]) -> str:
             parts.append(f"averages as the leaderboard has them, over {board['tasks']} tasks:\n  {averages}{missing}")
         if found["verdicts"]:
             parts.append(_agreement_text(found["verdicts"]))
+    if found.get("source"):
+        parts.append("data: " + ", ".join(f"{name} {value}" for name, value in found["source"].items()))
     if found.get("note"):
         parts.append(found["note"])
     if found["lost"]:

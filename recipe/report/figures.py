@@ -12,7 +12,7 @@ from typing import Any
 
 from recipe.evaluation.intervals import Interval
 from recipe.report.tables import CORRELATION, HELD_OUT_LOSS, LOSS, REWARD, trained_stages, warm_starts
-from recipe.report.validation import METRICS, OVERALL, Measured, Validation
+from recipe.report.validation import CALLED, METRICS, OVERALL, Measured, Validation
 from recipe.stage.metrics_log import read_steps
 from rewards.metrics import STOP_REASONS
 
@@ -175,13 +175,14 @@ def validation_panels(
     for number, (name, rows) in enumerate(zip(names, validated, strict=True)):
         points: dict[tuple[str, str], list[tuple[int, Measured]]] = defaultdict(list)
         for row in rows:
-            for metric in METRICS if row["category"] == OVERALL else ("acc",):
-                if row["stage"] in begins:
+            refusals = ("acc", CALLED) if "irrelevance" in row["category"] else ("acc",)
+            for metric in METRICS if row["category"] == OVERALL else refusals:
+                if row["stage"] in begins and isfinite(row[metric].value):
                     points[row["category"], metric].append((begins[row["stage"]] + row["step"], row[metric]))
         for key, found in points.items():
             if len(found) > 1:
                 drawn = [(step, measured.value) for step, measured in found]
-                band = [measured.interval or (measured.value,) * 2 for _, measured in found]
+                band = [measured.interval or (nan, nan) for _, measured in found]
                 lines[key].append(Line(name, drawn, number, band=band))
     panels = list[Panel]()
     for category, metric in sorted(lines, key=lambda key: key[0] != OVERALL):

@@ -57,7 +57,8 @@ class Difference:
     """Whether both windows have the same tasks."""
 
     def __str__(self) -> str:
-        some = f" ({self.missing})" if self.missing else "" if self.all_tasks else f" on {len(self.tasks)} tasks"
+        some = f" on {len(self.tasks)} tasks" if self.tasks and not self.all_tasks else ""
+        some = f" ({self.missing})" if self.missing else some
         return f"{self.last - self.first:+.3f}{some}"
 
 

@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 from statistics import fmean
 from textwrap import fill
@@ -32,7 +32,7 @@ WARM_START = "warm start"
 MEANING = (
     "Shares of test tasks that are solved, each task counting the same (called: of tasks with at least one call); "
     "since: how far the last column is above that one, task by task. Brackets are 95 %: over clusters of tasks, and "
-    "over seeds where there are several runs. Where all tasks moved alike there is none."
+    "over seeds where there are several runs. Where no task moved there is none."
 )
 
 
@@ -44,7 +44,8 @@ class Measured:
     interval: Interval | None
 
     def __str__(self) -> str:
-        return f"{self.value:.3f}" + (f" [{self.interval[0]:.3f}, {self.interval[1]:.3f}]" if self.interval else "")
+        value = "-" if isnan(self.value) else f"{self.value:.3f}"
+        return value + (f" [{self.interval[0]:.3f}, {self.interval[1]:.3f}]" if self.interval else "")
 
 
 Header = Mapping[str, Any]
@@ -65,8 +66,11 @@ def validation(run: Path, path: Path) -> list[Validation]:
         clusters = [cluster_of(header) for header in played]
         row = {"stage": path.parents[2].name, "step": int(path.stem), "category": category, "tasks": len(played)}
         for name in METRICS:
-            values = [value_of(header, name) or 0.0 for header in played]
-            row[name] = Measured(fmean(values), interval(values, clusters, bounds=SHARE))
+            values = [value_of(header, name) for header in played]
+            known = [value for value in values if value is not None]
+            row[name] = Measured(nan, None)
+            if known and len(known) == len(values):
+                row[name] = Measured(fmean(known), interval(known, clusters, bounds=SHARE))
         rows.append(row)
     return rows
 
@@ -112,7 +116,12 @@ def ends(names: Sequence[str], validated: Sequence[Sequence[Validation]]) -> lis
     lines = [["stage", "category", "run", "episodes", "step", *METRICS.values()]]
     for key, rows in sorted(found.items(), key=lambda item: item[0][0]):
         first, last = rows[:1] if len(rows) > 1 else [], rows[-1]
-        means = [" -> ".join([*(f"{row[name].value:.3f}" for row in first), str(last[name])]) for name in METRICS]
+        means = [
+            "-"
+            if isnan(last[name].value)
+            else " -> ".join([*(f"{row[name].value:.3f}" for row in first), str(last[name])])
+            for name in METRICS
+        ]
         steps = " -> ".join(str(row["step"]) for row in [*first, last])
         lines.append([*key, str(last["tasks"]), steps, *means])
     return lines if found else []

@@ -3,10 +3,12 @@
     python -m recipe.tools.audit --environment NAME|FILE [--reward FILE [price=0.02 ...]] [--tasks N|all] [--seconds S]
     python -m recipe.tools.audit --environment NAME|FILE --show TASK POLICY
 
-The policies are gold, parts of gold, one safe call a turn, only answers, nothing, junk and hostile texts. The audit
-fails (exit status 1) if
+The policies are gold, parts of gold, one safe call a turn, only answers, nothing, blanks, calls in other formats, junk
+and hostile texts; and gold with nothing, blanks, such calls or junk where it refuses. The audit fails (exit status 1)
+if
 
-- gold does not earn the most, or a cut gold, a policy without gold, or silence in place of a refusal as much
+- gold does not earn the most
+- a cut gold, a policy without gold, or what stands in place of a refusal earns as much
 - a policy without gold earns more than half of gold's mean in a category whose gold makes calls
 - a call of a function that does not exist is no error
 - the environment fails, or takes more than S seconds for a call

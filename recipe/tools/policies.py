@@ -47,7 +47,7 @@ SILENT: Mapping[str, Callable[[Protocol], Iterable[str]]] = {
     "foreign call": lambda _: [*(form.render_calls("t", [NOTHING]) for form in FORMATS), *FOREIGN],
     "junk": lambda form: ["I am thinking about step 1 {"],
 }
-"""Messages that say nothing, in a format."""
+"""Messages that are no refusal, in a format."""
 
 UNKNOWN = "no_such_function"
 """A function that no task has."""

@@ -176,7 +176,8 @@ def saving(run: Run) -> bool:
 
 
 def saved_and_not_validated(run: Run) -> bool:
-    return run.saved == run.steps["stage1_format"] and not state.look(run.stage).done
+    validated = any(name.startswith("val") for name in read_steps(run.stage).get(run.saved, ()))
+    return run.saved == run.steps["stage1_format"] and not validated
 
 
 def between_stages(run: Run) -> bool:

@@ -68,11 +68,11 @@ async def test_any_reply_is_a_message_or_a_fault_of_the_server():
 ENDS = ("stop", "EOS", "length", "MAX_TOKENS", "model_context_window_exceeded")
 WHOLE = [completion("x", end) for end in ENDS] + [completion("x", reasoning=""), completion(None)]
 FAULTS = [completion(text, end) for text in ("", "x") for end in ("content_filter", None, "abort", "?")]
-PARTS = [completion(None, **{name: "hm"}) for name in ("reasoning_content", "thinking", "tool_calls")]
-PARTS += [completion(None) | {"usage": {"completion_tokens": 412}}]
+THOUGHTS = [completion(None, reasoning_content="hm"), completion("x", thinking="y")]
+THOUGHTS += [completion(None) | {"usage": {"completion_tokens": 412}}]
 KINDS = [(WHOLE, None, None), ([*FAULTS, completion(None, refusal="No.")], EndpointFault, EndpointFault)]
-KINDS += [([*PARTS, completion("x", "tool_calls")], EndpointRefusal, EndpointRefusal)]
-KINDS += [([completion("x", thought="y")], EndpointRefusal, None)]
+CALLS = [completion(None, tool_calls="hm"), completion("x", "tool_calls")]
+KINDS += [(CALLS, EndpointRefusal, EndpointRefusal), (THOUGHTS, EndpointRefusal, None)]
 
 
 @pytest.mark.parametrize(("replies", "error", "of_a_user"), KINDS)
