@@ -39,7 +39,7 @@ WHAT = (
     "In percent. A vote is worth 1 (Solved), 0.5 (Unsure) or 0 (Unsolved); of an evaluation or a run it is the "
     "environment's verdict on a sample (acc, not acc_official). +- is the population standard deviation over rounds of "
     "votes or samples, which says nothing about which queries there are. I1 and I2 weigh their subsets by queries, "
-    "Average weighs them the same; their +- is the mean of the subsets'."
+    "Average weighs them the same; their +- is the mean of the subsets'. called: episodes with at least one call."
 )
 PAIRED = (
     "The same queries under both, each counting the same; the brackets are 95 % over clusters of queries that resemble "
@@ -63,6 +63,8 @@ class Played(NamedTuple):
     sample: int
     cluster: tuple[str, str]
     passed: bool
+    called: bool | None
+    """Whether it made a call; None where that is not stored."""
     record: Callable[[], Mapping[str, Any] | None]
     """The record of the whole conversation, read when it is called; None if it is damaged."""
 
@@ -173,14 +175,16 @@ class Comparison:
         self.pairs = [pair for method in methods if method is not baseline for pair in compare(method, baseline)]
 
     def table(self) -> list[list[str]]:
-        """A head and a row for each method; a column for each subset, then for those put together: I1, I2, Average."""
+        """A head and a row for each method; a column for each subset, those put together, and the call rate."""
         subsets = ordered(name for method in self.methods for name in method.subsets)
         more = {name for found in self.figures.values() for name in found if name not in subsets}
         columns = [*subsets, *sorted(more, key=lambda name: (name == AVERAGE, name))]
-        lines = [["method", "queries", *map(label, columns)]]
+        lines = [["method", "queries", *map(label, columns), "called"]]
         for method in self.methods:
             queries, found = sum(map(len, method.subsets.values())), self.figures[method.name]
-            lines.append([method.name, str(queries), *(str(found.get(name, "-")) for name in columns)])
+            called = [item.called for item in method.played if item.called is not None]
+            rates = [*(str(found.get(name, "-")) for name in columns), f"{100 * fmean(called):.1f}" if called else "-"]
+            lines.append([method.name, str(queries), *rates])
         return lines
 
     def differences(self) -> list[list[str]]:

@@ -106,7 +106,8 @@ def episodes(path: Path) -> list[Method] | None:
         cluster = environment, record.task_id if task is None else task.cluster
         passed = record.outcome is not None and record.outcome.passed
         names = task_name(environment, record.category), task_name(environment, record.task_id)
-        played.append(Played(*names, sample, cluster, passed, record.to_dict))
+        called = any(step.calls for turn in record.turns for step in turn.steps)
+        played.append(Played(*names, sample, cluster, passed, called, record.to_dict))
     spent = cost_of([path / EPISODES])
     notes = [spent["text"]] if spent is not None and spent["strategy"] != "plain" else []
     settings: Mapping[str, Any] = {}
@@ -127,5 +128,7 @@ def _of_stage(run: Path, stage: Path) -> list[Method]:
         record = partial(lambda place: (read_record(place) or {}).get("episode"), place)
         names = task_name(environment, header["category"]), task_name(environment, header["task_id"])
         title = f"{run.name}/{stage.name}{', guard' if is_guard(header) else ''}"
-        played[title].append(Played(*names, header["session_id"], cluster, passed, record))
+        calls = header["reward"].get("calls")
+        called = None if calls is None else calls > 0
+        played[title].append(Played(*names, header["session_id"], cluster, passed, called, record))
     return [_method(title, found, [note]) for title, found in sorted(played.items())]

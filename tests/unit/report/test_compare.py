@@ -56,7 +56,7 @@ def test_the_example_comes_out_to_the_digit(example: Path, tmp_path: Path, repor
     status, said = report("--baseline", "ppo", "--compare", example)
     assert status == 2 and "there are sft_cot, step_cot" in said and not (tmp_path / "out").exists()
     lines = report("--compare", example)[1].splitlines()
-    assert lines[1].split() == "sft_cot 6 37.5 +- 10.2 58.3 +- 11.8 44.4 +- 10.7 47.9 +- 11.0".split()
+    assert lines[1].split() == "sft_cot 6 37.5 +- 10.2 58.3 +- 11.8 44.4 +- 10.7 47.9 +- 11.0 -".split()
     rows = list(csv.DictReader((tmp_path / "out" / "pass_rate.csv").open()))
     by_hand = {
         "I1 Ins.": (3 / 8, (2 * 0.125**2 / 3) ** 0.5),  # rounds 1.5/4, 2/4, 1/4
