@@ -162,7 +162,8 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
     first = stages[0]
     config, model, named = first.composed, first.composed.actor_rollout_ref.model, os.environ.get("MODEL")
     tiny, own = config.paths.get("tiny_policy"), preflight_model.warm_started(config) / "config.json"
-    given = (tiny and own.is_file()) or model.path not in (None, None if tiny else named)
+    # with the tiny policy's profile a MODEL, or a warm start made by hand in this run, is trained as it is
+    given = own.is_file() or model.path is not None if tiny else model.path not in (None, named)
     if given or model.lora_adapter_path is not None or config.stage.previous or not config.stage.warm_start:
         return
     arguments, warm = _of_warm_start(run, stages)

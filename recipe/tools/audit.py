@@ -4,8 +4,7 @@
     python -m recipe.tools.audit --environment NAME|FILE --show TASK POLICY
 
 The policies are gold, parts of gold, one safe call a turn, only answers, nothing, blanks, calls in other formats, junk
-and hostile texts; and gold with nothing, blanks, such calls or junk where it refuses. The audit fails (exit status 1)
-if
+and hostile texts; and gold with nothing, blanks, such calls or junk where it refuses. Exit status 1 if
 
 - gold does not earn the most
 - a cut gold, a policy without gold, or what stands in place of a refusal earns as much
