@@ -4,13 +4,14 @@
     python -m benchmarks.cpu_limit models/smollm2-135m-instruct --multi-turn     # prompts of 480, responses of 500
     python -m benchmarks.cpu_limit outputs/tiny_policy/hf --hardware tiny --multi-turn
     python -m benchmarks.cpu_limit models/smollm2-135m-instruct --decode
+    python -m benchmarks.cpu_limit models/smollm2-135m-instruct --prefill launcher.precision=float32
 
 Update: wall time of verl's `update_actor`, optimizer included, on rows of random tokens. Limit: six operations for each
 weight and token (2 forwards, 4 backwards), for the head only where a token is learned, at the rate of torch's own
 multiplications of these shapes in the same run. The operations of attention are not among those needed. Given for all
 tokens of the rows, and for those that are left when what rows have in common is counted once.
 
-Decode: tokens a second of vLLM with 64 requests at once. Limits: each step reads all weights once, at the rate of a sum
+Decode: tokens a second of vLLM with 64 requests at once; prefill: of their prompts. Limits of decode: each step reads all weights once, at the rate of a sum
 over a tensor; and two operations for each weight and token.
 
 Rounds of limit and work alternate, the fastest of each counts. Nothing else should run; the load is printed.
@@ -28,6 +29,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
+from recipe.cpu import precision
 from recipe.settings import compose
 
 ROUNDS = 3
@@ -88,14 +90,14 @@ def rows(config: DictConfig, vocabulary: int, long: bool) -> Any:
     )
 
 
-def limit(model: Any, tokens: int, once: int, learned: int, part: int) -> tuple[float, float, float]:
+def limit(model: Any, dtype: Any, tokens: int, once: int, learned: int, part: int) -> tuple[float, float, float]:
     """Seconds for all tokens, for those left when beginnings count once, and GFLOPS of the body."""
     head = model.get_output_embeddings()
     shapes = [module.weight.shape for module in model.modules() if isinstance(module, torch.nn.Linear)]
     body = [shape for shape in shapes if shape != head.weight.shape]
 
     def time_of(out: int, into: int, batch: int) -> float:
-        x, w, g = torch.randn(batch, into), torch.randn(out, into), torch.randn(batch, out)
+        x, w, g = (torch.randn(shape).to(dtype) for shape in ((batch, into), (out, into), (batch, out)))
         return seconds(lambda: (x @ w.t(), g @ w, g.t() @ x))
 
     each = {shape: time_of(*shape, part) for shape in dict.fromkeys(body)}
@@ -122,8 +124,9 @@ def update(config: DictConfig, long: bool) -> None:
     ids = sorted(data["input_ids"].unbind(), key=lambda row: row.tolist())
     tokens, learned = sum(map(len, ids)), int(data["loss_mask"].values().sum())
     once, best, limits = tokens - sum(engine._shared(ids)), float("inf"), []
+    dtype = getattr(torch, config.launcher.precision)
     for number in range(ROUNDS):
-        limits.append(limit(model, tokens, once, learned, min(once, 1024)))
+        limits.append(limit(model, dtype, tokens, once, learned, min(once, 1024)))
         Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
         best = min(best, seconds(lambda: worker.update_actor(rows(config, vocabulary, long)), 1))
         memory_of[f"update {number + 1}, at most"] = memory("VmHWM")
@@ -134,31 +137,47 @@ def update(config: DictConfig, long: bool) -> None:
     print("memory, GB: " + ", ".join(f"{name} {size:.2f}" for name, size in memory_of.items()))
 
 
-def decode(path: str) -> None:
-    """Prints how fast vLLM decodes, beside how fast memory and cores would let it."""
+def decode(config: DictConfig, path: str, prefill: bool) -> None:
+    """Prints how fast vLLM decodes, beside how fast memory and cores would let it; or how fast it reads prompts."""
     from vllm import LLM, SamplingParams
 
-    llm = LLM(path, dtype="float32", enforce_eager=True, max_model_len=512, enable_prefix_caching=False)
+    rollout = config.actor_rollout_ref.rollout
+    llm = LLM(
+        path,
+        dtype=rollout.dtype,
+        enforce_eager=True,
+        max_model_len=512,
+        max_num_seqs=rollout.max_num_seqs,
+        max_num_batched_tokens=rollout.max_num_batched_tokens,
+        enable_prefix_caching=False,
+        logprobs_mode=rollout.logprobs_mode,
+    )
     prompts = [{"prompt_token_ids": [5 + number] * 120} for number in range(64)]
 
     def play(tokens: int) -> float:
-        sampling = SamplingParams(temperature=1.0, max_tokens=tokens, ignore_eos=True)
+        sampling = SamplingParams(temperature=1.0, max_tokens=tokens, ignore_eos=True, logprobs=0)
         return seconds(lambda: llm.generate(prompts, sampling, use_tqdm=False), 1)
 
+    if prefill:
+        best = min(play(1) for _ in range(ROUNDS + 1))
+        print(f"prefill {sum(len(prompt['prompt_token_ids']) for prompt in prompts) / best:.0f} tokens/s, {best:.2f} s")
+        return
     from transformers import AutoModelForCausalLM
 
     shapes = [tensor.shape for tensor in AutoModelForCausalLM.from_pretrained(path).parameters() if tensor.dim() == 2]
-    weights, large = sum(shape.numel() for shape in shapes), torch.ones(2**28)
+    weights, dtype = sum(shape.numel() for shape in shapes), getattr(torch, rollout.dtype)
+    large = torch.ones(2**28, dtype=dtype)
     steps, reading, computing = [], [], []
     for _ in range(ROUNDS):
         steps.append((play(65) - play(1)) / 64)
-        reading.append(4 * weights / (large.nbytes / seconds(large.sum)))
-        tensors = {shape: (torch.randn(64, shape[1]), torch.randn(shape)) for shape in dict.fromkeys(shapes)}
+        reading.append(dtype.itemsize * weights / (large.nbytes / seconds(large.sum)))
+        tensors = {shape: (torch.randn(64, shape[1]).to(dtype), torch.randn(shape).to(dtype)) for shape in {*shapes}}
         times = {shape: seconds(lambda x=x, w=w: x @ w.t(), 5) for shape, (x, w) in tensors.items()}
         computing.append(sum(times[shape] for shape in shapes))
     step, read, compute = min(steps), min(reading), min(computing)
-    print(f"decode {64 / step:.0f} tokens/s | limit of memory, at {4 * weights / read / 1e9:.1f} GB/s,", end=" ")
-    print(f"{64 / read:.0f}: {read / step:.0%} | of multiplications {64 / compute:.0f}: {compute / step:.0%}")
+    speed = dtype.itemsize * weights / read / 1e9
+    print(f"decode {64 / step:.0f} tokens/s | limit of memory, at {speed:.1f} GB/s, {64 / read:.0f}: {read / step:.0%}")
+    print(f"limit of multiplications {64 / compute:.0f}: {compute / step:.0%}")
 
 
 def main() -> None:
@@ -168,6 +187,7 @@ def main() -> None:
     parser.add_argument("--threads", help="the profile's unless given")
     parser.add_argument("--multi-turn", action="store_true")
     parser.add_argument("--decode", action="store_true")
+    parser.add_argument("--prefill", action="store_true")
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="of the training's configuration")
     given = parser.parse_intermixed_args()
     path = str(Path(given.model).absolute())
@@ -178,9 +198,10 @@ def main() -> None:
     wanted["MASTER_PORT"] = str(29000 + os.getpid() % 999)
     if any(os.environ.get(name) != value for name, value in wanted.items()):  # some are read before Python starts
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | wanted)
-    print(f"{torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}")
-    if given.decode:
-        decode(path)
+    precision.settle(config)
+    print(f"{config.launcher.precision}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}")
+    if given.decode or given.prefill:
+        decode(config, path, given.prefill)
     else:
         update(config, given.multi_turn)
     print(f"load {os.getloadavg()[0]:.1f}")

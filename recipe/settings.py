@@ -130,6 +130,7 @@ TABLE: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (one_of("auto", "disable"), ("resume_mode",)),
     (one_of("cpu", "cuda", "npu"), ("trainer.device",)),
     (one_of("fp32", "float32", "bf16", "bfloat16", "fp16", "float16"), ("model_dtype",)),
+    (one_of("auto", "float32", "bfloat16"), ("launcher.precision",)),
     (one_of("constant", "cosine"), ("lr_scheduler_type",)),
     ((f"some of {', '.join(sorted(SAVED))}", lambda value: {*as_list(value)} <= SAVED), ("save_contents",)),
     (one_of("token_mean", "sum"), ("ratio_norm",)),

@@ -19,6 +19,7 @@ from omegaconf import DictConfig
 from recipe import loopback, processes
 from recipe.cluster import TOKEN
 from recipe.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
+from recipe.cpu import precision
 from recipe.files import PreflightError
 from recipe.preflight import require
 from recipe.preflight.machine import choose_attention
@@ -139,6 +140,10 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
             if not (folder / LOCK).exists():  # it was set aside with the stage, where that is the run's folder
                 hold(folder, held)
             tee_output(folder / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
+            precision.settle(config, folder)
+    precision.settle(config)
+    if sides and (measured := config.launcher.get("measured")):
+        print(f"trains in {config.launcher.precision} ({measured})", flush=True)
     if config.model.path is None:
         with writing(config):
             sides = begin_with_tiny_policy(config, sides)

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from recipe import preflight, processes, reward
 from recipe.cluster import TOKEN, Answer, runtime_env, watching
+from recipe.cpu import precision
 from recipe.files import PreflightError
 from recipe.preflight.machine import find_cluster
 from recipe.preflight.settings import devices
@@ -133,13 +134,15 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         if not config.preflight_only:
             with writing(config):
                 say(starts.repair(config))
-        lacks += preflight.check(config)
-        trains = not config.preflight_only and (not end.at_target(config) or end.owes_validation(config))
-        if trains and cluster is None and config.launcher.get("prefork"):
+        if not config.preflight_only and cluster is None and config.launcher.get("prefork"):
             from recipe.cpu import prefork  # another process imports the large libraries while this one does
 
             with open_dict(config):
                 config.ray_kwargs.ray_init.runtime_env = {"py_executable": prefork.start()}
+        lacks += preflight.check(config)
+        trains = not config.preflight_only and (not end.at_target(config) or end.owes_validation(config))
+        with writing(config):
+            precision.settle(config, None if config.preflight_only else Path(config.paths.run))
         preflight.check_model(config)
         if not config.preflight_only:
             with writing(config):

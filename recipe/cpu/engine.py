@@ -37,16 +37,38 @@ WANT_ALL = ("use_fused_kernels", "calculate_sum_pi_squared", "distillation_use_t
 PROPORTIONAL = ("vanilla", "gspo", "cispo", "appo_step")
 """Policy losses that are, row by row, the advantage times something."""
 
-LONGEST = 256
-"""Tokens of a piece of a tree: all of them are compared with all that stands before its end."""
+AT_ONCE = 64
+"""Tokens whose probabilities of all words are computed at once."""
+LONGEST = 128
+"""Tokens of a piece of a tree, which attend at once."""
 
 _CPUOffloadPolicy = fsdp.CPUOffloadPolicy
 fsdp.CPUOffloadPolicy = lambda pin_memory=False: _CPUOffloadPolicy(pin_memory=False)
 
 
+class _LogProbs(torch.autograd.Function):
+    """Log-softmax in float32, of some tokens at a time: of all at once it would be most of the memory."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        sums = torch.cat([part.float().logsumexp(-1) for part in logits.split(AT_ONCE)])
+        ctx.save_for_backward(logits, labels, sums)
+        return logits.gather(-1, labels[:, None])[:, 0].float() - sums
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        logits, labels, sums = ctx.saved_tensors
+        found = torch.empty_like(logits)
+        columns = (logits, found, labels[:, None], sums[:, None], gradient[:, None])
+        for part, target, label, total, of_label in zip(*(column.split(AT_ONCE) for column in columns), strict=True):
+            spread = part.float().sub_(total).exp_().mul_(-of_label)
+            target.copy_(spread.scatter_add_(-1, label, of_label))
+        return found, None
+
+
 def logprobs_from_logits(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Log-probabilities of `labels` (...) under `logits` (..., vocabulary), in float32: bfloat16's are off by .01."""
-    return torch.log_softmax(logits, dim=-1, dtype=torch.float32).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    return _LogProbs.apply(logits.flatten(0, -2), labels.flatten()).view_as(labels)
 
 
 def entropy_from_logits(logits: torch.Tensor) -> torch.Tensor:
@@ -67,12 +89,8 @@ class Tree:
     """Places of the tokens in the padded rows, flat, (tokens)."""
     where: torch.Tensor
     """Which token of the tree stands at a place, (rows, length); any behind a row's end."""
-    sizes: list[int]
-    """Tokens of each piece; the pieces follow one another."""
-    paths: list[list[int]]
-    """For each piece, the pieces that it and what stands before it in its rows consist of."""
-    masks: list[torch.Tensor | None]
-    """For each piece, what is added to its attention, (its tokens, tokens of its path); None where it begins a row."""
+    pieces: list[tuple[slice, torch.Tensor, torch.Tensor]]
+    """Which tokens (n) attend at once, which ones (m) some of them see, and what is added to attention (n, m)."""
 
     @classmethod
     def of(cls, rows: Sequence[torch.Tensor]) -> "Tree":
@@ -80,21 +98,18 @@ class Tree:
         shared, columns = _shared(rows), torch.arange(max(map(len, rows)))
         own = torch.stack([(columns >= size) & (columns < len(row)) for size, row in zip(shared, rows, strict=True)])
         where = (own.flatten().cumsum(0) - 1).view_as(own)
-        own = own.flatten().nonzero()[:, 0]
-        begins = torch.nn.functional.pad(own % len(columns) % LONGEST == 0, (0, 1))
-        begins[own.div(len(columns), rounding_mode="floor").diff(prepend=own.new_tensor([-1])).nonzero()] = True
-        for number, size in enumerate(shared):
+        ends = torch.empty(int(own.sum()), dtype=torch.long)  # what goes on from a token stands before its end
+        for number, (size, row, end) in enumerate(zip(shared, rows, own.sum(1).cumsum(0), strict=True)):
             where[number, :size] = where[number - 1, :size]
-            begins[where[number, size - 1] + 1] |= size > 0
-        piece = begins[:-1].cumsum(0) - 1
-        ends = [divmod(place, len(columns)) for place in own[begins[:-1]].tolist()]
-        paths = [piece[where[row, : column + 1]].unique_consecutive().tolist() for row, column in ends]
-        sizes = piece.bincount().tolist()
-        masks = []
-        for path in paths:
-            size, before = sizes[path[-1]], sum(sizes[number] for number in path[:-1])
-            masks.append(torch.full((size, before + size), -torch.inf).triu(before + 1) if before else None)
-        return cls(own, where, sizes, paths, masks)
+            ends[where[number, : len(row)]] = end
+        pieces, every = [], torch.arange(len(ends))
+        for first in range(0, len(ends), LONGEST):
+            these = every[first : first + LONGEST]
+            seen = torch.cat([(ends[:first] > first).nonzero()[:, 0], these])
+            hidden = (seen > these[:, None]) | (ends[seen] <= these[:, None])
+            mask = torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf)
+            pieces.append((slice(first, first + LONGEST), seen, mask))
+        return cls(own.flatten().nonzero()[:, 0], where, pieces)
 
 
 def _shared(rows: Sequence[torch.Tensor]) -> list[int]:
@@ -109,25 +124,56 @@ def _shared(rows: Sequence[torch.Tensor]) -> list[int]:
 _sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
 
 
+class _Attention(torch.autograd.Function):
+    """Attention of a tree by plain multiplications, which takes torch's own half as long again where there is a mask.
+
+    Heads that share a key are one matrix. Weights are computed again for the gradient: they would be most of the memory.
+    """
+
+    @staticmethod
+    def _weights(query: Any, key: Any, scale: float, piece: tuple[slice, torch.Tensor, torch.Tensor]) -> Any:
+        """Of a piece: its queries, the keys that it sees, and the weights in float32, (keys' heads, queries, keys)."""
+        these, seen, mask = piece
+        queries, keys = (query[:, :, these] * scale).flatten(1, 2), key.index_select(1, seen)
+        scores = torch.bmm(queries, keys.transpose(1, 2)).unflatten(1, (-1, len(mask))) + mask
+        return queries, keys, torch.softmax(scores, -1, dtype=torch.float32).flatten(1, 2)
+
+    @staticmethod
+    def forward(ctx: Any, query: Any, key: Any, value: Any, scale: float, tree: Tree) -> Any:
+        """What the queries (keys' heads, heads of each, tokens, size) find in keys and values (keys' heads, ...)."""
+        ctx.scale, ctx.tree, found = scale, tree, []
+        for piece in tree.pieces:
+            _, _, weights = _Attention._weights(query, key, scale, piece)
+            answer = torch.bmm(weights.to(value.dtype), value.index_select(1, piece[1]))
+            found.append(answer.unflatten(1, (query.shape[1], -1)))
+        ctx.save_for_backward(query, key, value, result := torch.cat(found, dim=2))
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        """Gradients of queries, keys and values."""
+        query, key, value, result = ctx.saved_tensors
+        of_key, of_value, found = torch.zeros_like(key), torch.zeros_like(value), []
+        whole = (gradient * result).sum(-1, dtype=torch.float32)
+        for piece in ctx.tree.pieces:
+            these, seen, _ = piece
+            queries, keys, weights = _Attention._weights(query, key, ctx.scale, piece)
+            of_answer = gradient[:, :, these].flatten(1, 2)
+            of_value.index_add_(1, seen, torch.bmm(weights.to(value.dtype).transpose(1, 2), of_answer))
+            of_weights = torch.bmm(of_answer, value.index_select(1, seen).transpose(1, 2))
+            of_scores = (weights * (of_weights - whole[:, :, these].flatten(1, 2)[..., None])).to(key.dtype)
+            of_key.index_add_(1, seen, torch.bmm(of_scores.transpose(1, 2), queries))
+            found.append(torch.bmm(of_scores, keys).unflatten(1, (query.shape[1], -1)) * ctx.scale)
+        return torch.cat(found, dim=2), of_key, of_value, None, None
+
+
 def _attend(module: Any, query: Any, key: Any, value: Any, mask: Any, tree: Tree | None = None, **given: Any) -> Any:
-    """transformers' attention, or piece by piece of a tree: each sees its path."""
+    """transformers' attention, or that of a tree."""
     if tree is None:
         return _sdpa(module, query, key, value, mask, **given)
-    queries, keys, values = (states.split(tree.sizes, dim=2) for states in (query, key, value))
-    seen = [
-        torch.nn.functional.scaled_dot_product_attention(
-            queries[path[-1]],
-            torch.cat([keys[number] for number in path], dim=2),
-            torch.cat([values[number] for number in path], dim=2),
-            attn_mask=mask,
-            dropout_p=given["dropout"],
-            is_causal=mask is None,
-            scale=given["scaling"],
-            enable_gqa=True,
-        )
-        for path, mask in zip(tree.paths, tree.masks, strict=True)
-    ]
-    return torch.cat(seen, dim=2).transpose(1, 2).contiguous(), None
+    scale = query.shape[-1] ** -0.5 if given["scaling"] is None else given["scaling"]
+    grouped = query[0].unflatten(0, (key.shape[1], -1))
+    return _Attention.apply(grouped, key[0], value[0], scale, tree).flatten(0, 1).transpose(0, 1).unsqueeze(0), None
 
 
 ALL_ATTENTION_FUNCTIONS.register("sdpa", _attend)
@@ -140,6 +186,7 @@ def _takes_trees(module: Any) -> bool:
         config._attn_implementation == "sdpa"
         and module._supports_attention_backend
         and not module._is_stateful
+        and not getattr(config, "attention_dropout", 0.0)
         and getattr(config, "sliding_window", None) is None
         and {*(getattr(config, "layer_types", None) or ())} <= {"full_attention"}
     )

@@ -1,12 +1,13 @@
-"""Start Ray's workers by forking a process that has already imported the large libraries.
+"""Start Ray's workers, and vLLM's, by forking a process that has already imported the large libraries.
 
     python -m recipe.cpu.prefork FD               the server, with a listening socket as open file FD
     python -SE recipe/cpu/prefork.py SOCKET ARGS  what Ray starts in place of `python ARGS`
 
-On a small machine each Python process of a stage spends ten seconds importing torch and transformers. Here one server
-imports these once. Ray lets a job name the command that stands for Python (`runtime_env={"py_executable": ...}`); ours
-hands arguments, environment, working folder and standard streams to the server, whose forked child goes on as the
-worker. Ray, verl and vLLM read the environment when they are imported, so they are left to the child.
+On a small machine each Python process of a stage spends ten seconds importing torch, transformers and vLLM. Here one server
+imports these once. Ray lets a job name the command that stands for Python (`runtime_env={"py_executable": ...}`), and
+multiprocessing too (`set_executable`); ours hands arguments, environment, working folder and open files to the server,
+whose forked child goes on as the worker. Ray and verl read the environment when they are imported, so they are left to
+the child.
 """
 
 import json
@@ -14,6 +15,8 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
+from typing import Any
 
 PRELOAD = (
     "tensordict",
@@ -24,10 +27,12 @@ PRELOAD = (
     "transformers.models.auto",
     "accelerate",
     "peft",
-    "openai.types.responses",
-    "fastapi",
-    "compressed_tensors",
+    "vllm.v1.engine.core",
+    "vllm.v1.worker.cpu_worker",
+    "vllm.entrypoints.openai.api_server",
 )
+SOCKET = "BFCL_PREFORK"
+"""Environment variable: the server's socket."""
 
 
 def start() -> str:
@@ -40,7 +45,7 @@ def start() -> str:
 
     folder = tempfile.mkdtemp(prefix="prefork-")  # readable by nobody else: whoever can connect can run code as us
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    address = os.path.join(folder, "socket")
+    address = os.environ[SOCKET] = os.path.join(folder, "socket")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)  # requests wait while the server imports
@@ -49,37 +54,71 @@ def start() -> str:
     return shlex.join([sys.executable, "-SE", os.path.abspath(__file__), address])
 
 
+def for_spawned() -> None:
+    """Have multiprocessing start what it spawns in the same way."""
+    import multiprocessing
+
+    if address := os.environ.get(SOCKET):
+        script = os.path.join(os.path.dirname(address), "python")
+        with open(os.open(script, os.O_WRONLY | os.O_CREAT, 0o700), "w") as file:
+            file.write(f"#!/bin/sh\nexec '{sys.executable}' -SE '{os.path.abspath(__file__)}' '{address}' \"$@\"\n")
+        multiprocessing.set_executable(script)
+
+
 def request(address: str, arguments: list[str]) -> None:
-    """Ask the server for a worker and stay until it has ended, as Ray expects of the process it started.
+    """Ask the server for a worker and stay until it has ended, as is expected of the process that was started.
 
     Without a server this process becomes the worker itself: slower to start, and the same.
     """
-    message = json.dumps({"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}).encode()
+    files = [number for name in os.listdir("/proc/self/fd") if _is_open(number := int(name))]
+    said: dict[str, Any] = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
+    message = json.dumps({**said, "files": files}).encode()
     with socket.socket(socket.AF_UNIX) as server:
-        try:
+        worker = 0
+        with suppress(OSError):
             server.connect(address)
-        except OSError:
+            socket.send_fds(server, [len(message).to_bytes(4, "big")], files)
+            server.sendall(message)
+            worker = int.from_bytes(server.recv(4), "big")
+        if not worker:
             os.execv(sys.executable, [sys.executable, *arguments])
-        socket.send_fds(server, [len(message).to_bytes(4, "big")], [0, 1, 2])
-        server.sendall(message)
+        signal.signal(signal.SIGTERM, lambda *_: os.kill(worker, signal.SIGTERM))
         server.recv(1)  # returns when the worker, which holds the other end, has ended
 
 
+def _is_open(number: int) -> bool:
+    with suppress(OSError):
+        return bool(os.fstat(number))
+    return False
+
+
 def become_worker(connection: socket.socket) -> None:
-    """In the forked child: take over what the request says and run the worker's script."""
+    """In the forked child: take over what the request says and run the worker's script, or its code."""
+    import fcntl
     import runpy
 
-    head, streams, _, _ = socket.recv_fds(connection, 4, 3)
+    head, files, _, _ = socket.recv_fds(connection, 4, 250)
     wanted = json.loads(connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
+    connection.sendall(os.getpid().to_bytes(4, "big"))
+    high = max(250, *wanted["files"]) + 1  # nothing that is moved may stand where something is wanted
+    received = [*files, connection.detach()]
+    moved = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, high) for number in received]
+    for number in received:
+        os.close(number)
+    for number, file in zip(wanted["files"], moved[:-1], strict=True):
+        os.dup2(file, number)
+        os.close(file)
     os.chdir(wanted["folder"])
     os.environ.clear()
     os.environ.update(wanted["environment"])
-    sys.argv = wanted["arguments"]
-    sys.path[0] = os.path.dirname(sys.argv[0])
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    arguments = wanted["arguments"]
+    if "-c" in arguments:  # after options of Python's own, which the server has from its parent
+        code, sys.argv = arguments[arguments.index("-c") + 1], ["-c", *arguments[arguments.index("-c") + 2 :]]
+        exec(code, vars(sys.modules["__main__"]))  # noqa: S102  multiprocessing's line
+    else:
+        sys.argv = arguments
+        sys.path[0] = os.path.dirname(sys.argv[0])
+        runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def serve(fd: int) -> None:
@@ -89,8 +128,11 @@ def serve(fd: int) -> None:
     from recipe.processes import end_with_parent
 
     end_with_parent()
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARN")  # as verl has it in its workers
+    sys.modules["ray"] = None  # type: ignore[assignment]  # which vLLM imports where it can
     for name in PRELOAD:
         importlib.import_module(name)
+    del sys.modules["ray"]
     with socket.socket(fileno=fd) as listener:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
         while True:

@@ -2,17 +2,65 @@
 
 On CPUs vLLM packs the weights of linear layers and leaves an empty parameter behind, which the trainer could not write
 new weights into. Its own fallback, plain `F.linear`, keeps them.
+
+vLLM draws a token with a random number for each word of the vocabulary, which takes longer than the model does. Here
+one number decides, by the cumulated probabilities.
 """
 
 import os
+from typing import Any
+
+import torch
+
+from recipe.cpu import prefork
+
+BLOCK = 128
+"""Words whose probabilities are summed first: only within one block they are cumulated."""
+
+
+def draw(probabilities: torch.Tensor, generators: dict[int, torch.Generator]) -> torch.Tensor:
+    """A word (rows) for each row of probabilities (rows, words), which need not sum to 1 exactly.
+
+    Args:
+        generators: of the rows that have one of their own; the others take torch's.
+    """
+    rows, words = probabilities.shape
+    number = torch.rand(rows, 1)
+    for row, generator in generators.items():
+        number[row] = torch.rand(1, generator=generator)
+    blocks = torch.nn.functional.pad(probabilities, (0, -words % BLOCK)).view(rows, -1, BLOCK)
+    ends, every = blocks.sum(-1).cumsum(-1), torch.arange(rows)
+    wanted = number * ends[:, -1:]
+    block = _first_above(ends, wanted)
+    before = ends.gather(1, block) - blocks[every, block[:, 0]].sum(-1, keepdim=True)
+    return (block * BLOCK + _first_above(blocks[every, block[:, 0]].cumsum(-1), wanted - before))[:, 0]
+
+
+def _first_above(ends: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Where (rows, 1) a row's cumulated sums first pass what is wanted; rounding may have it at or above the last."""
+    below = torch.nextafter(ends[:, -1:], torch.zeros(()))
+    return torch.searchsorted(ends, torch.minimum(wanted, below), right=True)
+
+
+def forward_cpu(self: Any, logits: torch.Tensor, generators: dict, k: Any, p: Any) -> tuple[Any, Any]:
+    """`TopKTopPSampler.forward_cpu`: tokens (rows), and what `logprobs_mode` asks for of all words (rows, words)."""
+    from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
+
+    logits = apply_top_k_top_p(logits, k, p)
+    log_probs = logits.log_softmax(dim=-1, dtype=torch.float32)
+    asked = {"processed_logits": logits, "processed_logprobs": log_probs}.get(self.logprobs_mode)
+    return draw(log_probs.exp(), generators), asked
 
 
 def install() -> None:
-    """Choose the unpacked linear kernels. Does nothing unless `VERL_PLATFORM=cpu`."""
+    """Choose the unpacked linear kernels, and draw tokens as above. Does nothing unless `VERL_PLATFORM=cpu`."""
     if os.environ.get("VERL_PLATFORM", "").strip().lower() != "cpu":
         return
     import vllm._custom_ops
     import vllm.model_executor.layers.utils
+    from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 
     vllm._custom_ops._supports_onednn = False
     vllm.model_executor.layers.utils.check_cpu_sgl_kernel = lambda *args: False
+    TopKTopPSampler.forward_cpu = forward_cpu
+    prefork.for_spawned()

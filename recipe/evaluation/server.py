@@ -23,6 +23,7 @@ from interaction.plain_text import PlainText, generic
 from interaction.trajectory import closing_ids, stop_ids
 from interaction.words import line_of
 from recipe import loopback
+from recipe.cpu import precision
 from recipe.evaluation.store import Settings
 from recipe.files import PreflightError
 from recipe.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
@@ -137,6 +138,7 @@ def profile_flags(hardware: str) -> list[str]:
     if profile.trainer.device != "cpu":
         cards = rollout.tensor_model_parallel_size
         return ["--gpu-memory-utilization", GPU_SHARE, "--tensor-parallel-size", str(cards)]
+    precision.settle(profile)
     return [
         *("--dtype", rollout.dtype),
         *("--max-num-seqs", str(rollout.max_num_seqs)),

@@ -103,6 +103,7 @@ def summary(config: DictConfig) -> str:
     model, left_out, steps = config.actor_rollout_ref.model, data.get("leave_out"), trainer.total_training_steps
     clip = f"clip {actor.clip_ratio_low} to {actor.clip_ratio_high}"
     clip += " (inert with one update a step: see MINI_BATCH_SIZE)" * on_policy(config)
+    measured = config.launcher.get("measured")
     rows = f"{data.train_batch_size} rows x {rollout.n} rollouts a step"
     rows += f", {len(left_out or ())} tasks left out" * bool(left_out)
     filtering = f", dynamic sampling by {algorithm.filter_groups.metric}" * bool(algorithm.filter_groups.enable)
@@ -116,7 +117,8 @@ def summary(config: DictConfig) -> str:
         + clip,
         "learning": f"lr {actor.optim.lr}, temperature {rollout.temperature}, {end}",
         "hardware": f"{trainer.nnodes} x {trainer.n_gpus_per_node} x {trainer.device}"
-        + f", {playing_devices(config)} more to play" * bool(playing_devices(config)),
+        + f", {playing_devices(config)} more to play" * bool(playing_devices(config))
+        + f", {config.launcher.get('precision')} ({measured})" * bool(measured),
         "output": config.paths.stage,
         "watch": f"tensorboard --logdir {config.paths.run}",
     }

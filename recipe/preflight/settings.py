@@ -158,6 +158,20 @@ def sampling(config: DictConfig) -> Iterator[str]:
         yield f"algorithm.rollout_correction needs {ROLLOUT}.calculate_log_probs=true."
 
 
+def precision(config: DictConfig) -> Iterator[str]:
+    """On a CPU engine and trainer compute in one number format: nothing corrects for the difference."""
+    if config.trainer.device != "cpu":
+        return
+    policy, formats = config.actor_rollout_ref, {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+    given = (policy.actor.fsdp_config.mixed_precision or {}).get("param_dtype", "bf16"), policy.rollout.dtype
+    trained, played = (formats.get(name, name) for name in given)
+    if trained != played:
+        yield (
+            f"{ACTOR}.fsdp_config.mixed_precision.param_dtype={trained} and {ROLLOUT}.dtype={played}: other "
+            "probabilities are trained than played. Leave both out, and set launcher.precision."
+        )
+
+
 def lora(config: DictConfig) -> Iterator[str]:
     """An adapter is trained, played and handed on."""
     yield from model_lora(config.actor_rollout_ref.model, MODEL)
@@ -248,7 +262,7 @@ def offline(config: DictConfig) -> Iterator[str]:
 
 
 CHECKS: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
-    *(algorithm, batches, split_models, sampling, lora, trainer_mode, offline),
+    *(algorithm, batches, split_models, sampling, precision, lora, trainer_mode, offline),
 )
 
 

@@ -105,6 +105,7 @@ def fingerprint(config: DictConfig) -> str:
     """Hash of everything that decides a warm start: settings, rows, the start model or how the tiny policy is made."""
     full: Any = OmegaConf.to_container(config, resolve=True)
     settings = {name: full[name] for name in ("model", "engine", "optim", "data", "stage")}
+    (settings["engine"].get("mixed_precision") or {}).pop("param_dtype", None)  # what is faster on some machine
     settings["trainer"] = [full["trainer"][name] for name in ("total_epochs", "total_training_steps", "seed", "device")]
     settings["data"] |= {key: digest(config.data[key]) for key in ("train_files", "val_files")}
     settings["model"]["path"] = digest(config.model.path or str(Path(__file__).parents[1] / "cpu" / "tiny_policy.py"))

@@ -11,10 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+PLATFORM = {"VERL_PLATFORM": "cpu"}
 STARTER = "from recipe.cpu import prefork; print(prefork.start(), flush=True); input()"
 WORKER = """
 import json, os, sys
-loaded = [name for name in ("torch", "transformers", "ray") if name in sys.modules]
+loaded = [name for name in ("torch", "vllm", "ray") if name in sys.modules]
 print(json.dumps({"name": __name__, "argv": sys.argv, "folder": os.getcwd(),
                   "mine": os.environ.get("MINE"), "loaded": loaded, "typed": sys.stdin.read()}))
 """
@@ -23,7 +24,7 @@ print(json.dumps({"name": __name__, "argv": sys.argv, "folder": os.getcwd(),
 @pytest.mark.skipif(sys.platform != "linux", reason="the server's end is tied to its parent's by Linux")
 def test_a_forked_worker_is_what_python_would_have_started(tmp_path: Path):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    starter = subprocess.Popen([sys.executable, "-c", STARTER], text=True, **pipes)
+    starter = subprocess.Popen([sys.executable, "-c", STARTER], text=True, env=os.environ | PLATFORM, **pipes)
     assert starter.stdout is not None
     command = shlex.split(starter.stdout.readline())
     (server,) = psutil.Process(starter.pid).children()
@@ -34,7 +35,7 @@ def test_a_forked_worker_is_what_python_would_have_started(tmp_path: Path):
         given = {"cwd": tmp_path, "env": mine, "input": "typed", "capture_output": True, "text": True}
         stub = subprocess.run([*command, *line], timeout=300, **given)
         expected = {"name": "__main__", "argv": line, "folder": str(tmp_path), "mine": "yes", "typed": "typed"}
-        assert json.loads(stub.stdout) == {**expected, "loaded": ["torch", "transformers"]}
+        assert json.loads(stub.stdout) == {**expected, "loaded": ["torch", "vllm"]}
     finally:
         starter.send_signal(signal.SIGKILL)
         starter.wait()

@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM
 
 from interaction.endpoint import SAMPLING
 from recipe import evaluate
+from recipe.cpu import precision
 from recipe.evaluation import server
 from recipe.evaluation.store import Settings
 from recipe.stage.weights import note_base
@@ -90,7 +91,9 @@ def test_profiles_give_the_server_the_training_engines_environment_and_a_share_o
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     environment = server.profile_environment("cpu")
     assert environment["VERL_PLATFORM"] == "cpu" and environment["OMP_NUM_THREADS"] == "7"
-    assert {"--enforce-eager", "float32"} <= {*server.profile_flags("cpu")}
+    for rates, best in (((10.0, 40.0), "bfloat16"), ((10.0, 14.0), "float32")):
+        monkeypatch.setattr(precision, "measure", lambda rates=rates: precision.Rates(*rates))
+        assert {"--enforce-eager", best} <= {*server.profile_flags("cpu")}
     assert server.profile_flags("gpu8")[:2] == ["--gpu-memory-utilization", "0.8"]
     assert server.profile_flags("gpu8_24gb")[2:] == ["--tensor-parallel-size", "2"]
     assert server.profile_environment("gpu1")["TOKENIZERS_PARALLELISM"] == "true"

@@ -20,7 +20,7 @@ MASK = torch.tensor([[1, 1, 0, 0], [1, 0, 0, 0]])
 
 TRAINERS = {
     "agrees": SHORT + 0.9 * TOLERANCE * MASK + 5.0 * (1 - MASK),
-    "differs": SHORT + 2 * TOLERANCE * torch.tensor([[0, 0, 0, 0], [1, 0, 0, 0]]),
+    "differs": SHORT + 4 * TOLERANCE * torch.tensor([[0, 0, 0, 0], [1, 0, 0, 0]]),
     "unlikely": SHORT + torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),  # a probability of 1e-9
     "nan": SHORT + torch.tensor([[nan, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),
     "nothing": SHORT.clone(),  # of no token of the model's
