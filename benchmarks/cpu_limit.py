@@ -11,8 +11,8 @@ weight and token (2 forwards, 4 backwards), for the head only where a token is l
 multiplications of these shapes in the same run. The operations of attention are not among those needed. Given for all
 tokens of the rows, and for those that are left when what rows have in common is counted once.
 
-Decode: tokens a second of vLLM with 64 requests at once; prefill: of their prompts. Limits of decode: each step reads all weights once, at the rate of a sum
-over a tensor; and two operations for each weight and token.
+Decode: tokens a second of vLLM with 64 requests at once; prefill: of their prompts. Limits of decode: each step reads
+all weights once, at the rate of a sum over a tensor; and two operations for each weight and token.
 
 Rounds of limit and work alternate, the fastest of each counts. Nothing else should run; the load is printed.
 """

@@ -125,9 +125,9 @@ _sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
 
 
 class _Attention(torch.autograd.Function):
-    """Attention of a tree by plain multiplications, which takes torch's own half as long again where there is a mask.
+    """Attention of a tree by plain multiplications: torch's own takes half as long again where there is a mask.
 
-    Heads that share a key are one matrix. Weights are computed again for the gradient: they would be most of the memory.
+    Heads that share a key are one matrix. Weights are computed again for the gradient: all would be most of the memory.
     """
 
     @staticmethod

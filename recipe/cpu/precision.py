@@ -1,7 +1,7 @@
 """The number format in which trainer and engine multiply on a CPU, where `launcher.precision` is `auto`.
 
-Processors with instructions for bfloat16 multiply it about four times as fast as float32, and others more slowly. So it
-is measured, once a run. Weights, optimizer, sums of gradients, log-probabilities and checkpoints are float32 either way.
+Processors with instructions for bfloat16 multiply it four times as fast as float32, and others more slowly: it is
+measured, once a run. Weights, optimizer, sums of gradients, log-probabilities and checkpoints are float32 either way.
 """
 
 from dataclasses import dataclass

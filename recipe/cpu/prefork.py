@@ -3,8 +3,8 @@
     python -m recipe.cpu.prefork FD               the server, with a listening socket as open file FD
     python -SE recipe/cpu/prefork.py SOCKET ARGS  what Ray starts in place of `python ARGS`
 
-On a small machine each Python process of a stage spends ten seconds importing torch, transformers and vLLM. Here one server
-imports these once. Ray lets a job name the command that stands for Python (`runtime_env={"py_executable": ...}`), and
+On a small machine each Python process of a stage spends ten seconds importing torch, transformers and vLLM. Here one
+server imports these once. Ray lets a job name what stands for Python (`runtime_env={"py_executable": ...}`), and
 multiprocessing too (`set_executable`); ours hands arguments, environment, working folder and open files to the server,
 whose forked child goes on as the worker. Ray and verl read the environment when they are imported, so they are left to
 the child.

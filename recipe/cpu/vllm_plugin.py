@@ -1,7 +1,7 @@
 """vLLM plug-in for the CPU profile, loaded through the `vllm.general_plugins` entry point in every vLLM process.
 
-On CPUs vLLM packs the weights of linear layers and leaves an empty parameter behind, which the trainer could not write
-new weights into. Its own fallback, plain `F.linear`, keeps them.
+On CPUs vLLM packs the weights of linear layers, and leaves an empty parameter behind, which the trainer could not write
+new weights into. Here they are kept beside the packed ones, which verl has made anew after each update.
 
 vLLM draws a token with a random number for each word of the vocabulary, which takes longer than the model does. Here
 one number decides, by the cumulated probabilities.
@@ -53,14 +53,13 @@ def forward_cpu(self: Any, logits: torch.Tensor, generators: dict, k: Any, p: An
 
 
 def install() -> None:
-    """Choose the unpacked linear kernels, and draw tokens as above. Does nothing unless `VERL_PLATFORM=cpu`."""
+    """Keep the weights, and draw tokens as above. Does nothing unless `VERL_PLATFORM=cpu`."""
     if os.environ.get("VERL_PLATFORM", "").strip().lower() != "cpu":
         return
-    import vllm._custom_ops
-    import vllm.model_executor.layers.utils
+    from vllm.model_executor.layers import utils
     from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 
-    vllm._custom_ops._supports_onednn = False
-    vllm.model_executor.layers.utils.check_cpu_sgl_kernel = lambda *args: False
+    pack = utils.dispatch_cpu_unquantized_gemm
+    utils.dispatch_cpu_unquantized_gemm = lambda layer, remove_weight: pack(layer, remove_weight=False)
     TopKTopPSampler.forward_cpu = forward_cpu
     prefork.for_spawned()
