@@ -69,10 +69,13 @@ def data_sets(own: str | None = None) -> dict[str, DataSet]:
     drawn[SFT_ALL] = pools | {"multi_turn_base": drawn[WARM_START]["multi_turn_base"]}
     for name, (part, counts) in HELD_OUT.items():
         drawn[name] = _drawn({category: _pool(category, part) for category in counts}, counts)
-    return {
-        name: DataSet(KINDS.get(name, "train"), _alternating(list(groups.values()), name), MAX_RESULT_CHARS)
-        for name, groups in drawn.items()
-    }
+    sets = {}
+    for name, groups in drawn.items():
+        tasks = _alternating(list(groups.values()), name)
+        if name in HELD_OUT:  # the longest first: the others are played meanwhile
+            tasks.sort(key=lambda task: -len([*task.gold()]))
+        sets[name] = DataSet(KINDS.get(name, "train"), tasks, MAX_RESULT_CHARS)
+    return sets
 
 
 def _own(name: str) -> dict[str, DataSet]:

@@ -276,11 +276,13 @@ class ConversationAgentLoop(AgentLoopBase):
         return out, cut, episode.clock.generate - before
 
     async def _generate(self, episode: _Episode, sampling: dict[str, Any]) -> TokenOutput:
-        limit = episode.budget.seconds
+        limit, given = episode.budget.seconds, dict[str, int]()
+        if self.rollout_config.get("scheduling_policy") == "priority":
+            given["priority"] = -len(episode.messages)  # the least goes first
         try:
             async with asyncio.timeout(limit):
                 return await self.server_manager.generate(
-                    request_id=episode.request_id, prompt_ids=episode.trajectory.ids, sampling_params=sampling
+                    request_id=episode.request_id, prompt_ids=episode.trajectory.ids, sampling_params=sampling, **given
                 )
         except TimeoutError as error:
             raise EngineFault(f"no reply within interaction.engine_timeout={limit} s") from error

@@ -210,7 +210,7 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path) ->
                 child.send_signal(signal.SIGINT)
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(timeout=10.0)
-            end_descendants()
+            end_descendants(at_once=code == 0)
             if launch is not None:
                 noted = LAUNCH.read_or_none(note)  # the child adds the cluster that it has joined
                 clear(noted or launch, note.parent, keep_logs=code not in (0, None))
@@ -295,9 +295,13 @@ def end(processes: list[psutil.Process]) -> list[str]:
     return [f"{len(names)} processes ({', '.join(sorted(set(names)))})"] if names else []
 
 
-def end_descendants() -> None:
-    """End everything that descends from this process."""
-    end(psutil.Process().children(recursive=True))
+def end_descendants(at_once: bool = False) -> None:
+    """End everything that descends from this process; `at_once` without a word, where nothing is left for it to do."""
+    left = psutil.Process().children(recursive=True)
+    for process in left if at_once else ():
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    end(left)
 
 
 def _clear_files(temp: Path | None) -> list[str]:
