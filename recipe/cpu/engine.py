@@ -16,6 +16,7 @@ Three things are left out that change no number:
   are such, the shortest is computed: the optimizer makes its step on momentum.
 """
 
+import ctypes
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -249,6 +250,11 @@ class _Trees:
         """verl's."""
         super().initialize()  # type: ignore[misc]
         self._takes_trees = _takes_trees(self.module)  # type: ignore[attr-defined]
+
+    def save_checkpoint(self, *args: Any, **given: Any) -> None:
+        """verl's; a validation follows, which needs the room that allocators keep for the next update."""
+        super().save_checkpoint(*args, **given)  # type: ignore[misc]
+        ctypes.CDLL(None).malloc_trim(0)
 
     def forward_backward_batch(self, data: Any, loss_function: Any, forward_only: bool = False) -> Any:
         """verl's; notes what may be left out."""
