@@ -193,8 +193,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    if (
-        "RAY_ADDRESS" not in os.environ
-    ):  # our own Ray would take seconds to end; whoever watches this does it
+    if "RAY_ADDRESS" not in os.environ:  # our own Ray would take seconds to end; whoever watches this does it
         sys.stdout.flush()
         os._exit(0)

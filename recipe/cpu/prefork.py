@@ -1,13 +1,12 @@
-"""Start Ray's workers, and vLLM's, by forking a process that has already imported the large libraries.
+"""Start Ray's workers by forking a process that has already imported the large libraries.
 
     python -m recipe.cpu.prefork FD               the server, with a listening socket as open file FD
     python -SE recipe/cpu/prefork.py SOCKET ARGS  what Ray starts in place of `python ARGS`
 
 On a small machine each Python process of a stage spends ten seconds importing torch, transformers and vLLM. Here one
-server imports these once. Ray lets a job name what stands for Python (`runtime_env={"py_executable": ...}`), and
-multiprocessing too (`set_executable`); ours hands arguments, environment, working folder and open files to the server,
-whose forked child goes on as the worker. Ray and verl read the environment when they are imported, so they are left to
-the child.
+server imports these once. Ray lets a job name what stands for Python (`runtime_env={"py_executable": ...}`); ours hands
+arguments, environment, working folder and open files to the server, whose forked child goes on as the worker. Ray and
+verl read the environment when they are imported, so they are left to the child.
 """
 
 import json
@@ -31,8 +30,6 @@ PRELOAD = (
     "vllm.v1.worker.cpu_worker",
     "vllm.entrypoints.openai.api_server",
 )
-SOCKET = "BFCL_PREFORK"
-"""Environment variable: the server's socket."""
 
 
 def start() -> str:
@@ -45,24 +42,13 @@ def start() -> str:
 
     folder = tempfile.mkdtemp(prefix="prefork-")  # readable by nobody else: whoever can connect can run code as us
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    address = os.environ[SOCKET] = os.path.join(folder, "socket")
+    address = os.path.join(folder, "socket")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)  # requests wait while the server imports
         fd = listener.fileno()
         subprocess.Popen([sys.executable, "-m", "recipe.cpu.prefork", str(fd)], pass_fds=[fd])
     return shlex.join([sys.executable, "-SE", os.path.abspath(__file__), address])
-
-
-def for_spawned() -> None:
-    """Have multiprocessing start what it spawns in the same way."""
-    import multiprocessing
-
-    if address := os.environ.get(SOCKET):
-        script = os.path.join(os.path.dirname(address), "python")
-        with open(os.open(script, os.O_WRONLY | os.O_CREAT, 0o700), "w") as file:
-            file.write(f"#!/bin/sh\nexec '{sys.executable}' -SE '{os.path.abspath(__file__)}' '{address}' \"$@\"\n")
-        multiprocessing.set_executable(script)
 
 
 def request(address: str, arguments: list[str]) -> None:
@@ -93,7 +79,7 @@ def _is_open(number: int) -> bool:
 
 
 def become_worker(connection: socket.socket) -> None:
-    """In the forked child: take over what the request says and run the worker's script, or its code."""
+    """In the forked child: take over what the request says and run the worker's script."""
     import fcntl
     import runpy
 
@@ -111,14 +97,9 @@ def become_worker(connection: socket.socket) -> None:
     os.chdir(wanted["folder"])
     os.environ.clear()
     os.environ.update(wanted["environment"])
-    arguments = wanted["arguments"]
-    if "-c" in arguments:  # after options of Python's own, which the server has from its parent
-        code, sys.argv = arguments[arguments.index("-c") + 1], ["-c", *arguments[arguments.index("-c") + 2 :]]
-        exec(code, vars(sys.modules["__main__"]))  # noqa: S102  multiprocessing's line
-    else:
-        sys.argv = arguments
-        sys.path[0] = os.path.dirname(sys.argv[0])
-        runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.argv = wanted["arguments"]
+    sys.path[0] = os.path.dirname(sys.argv[0])
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def serve(fd: int) -> None:

@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-from recipe.cpu import prefork
-
 BLOCK = 128
 """Words whose probabilities are summed first: only within one block they are cumulated."""
 
@@ -76,4 +74,3 @@ def install() -> None:
     utils.dispatch_cpu_unquantized_gemm = lambda layer, remove_weight: pack(layer, remove_weight=False)
     TopKTopPSampler.forward_cpu = forward_cpu
     RMSNorm.forward_cpu = norm
-    prefork.for_spawned()
