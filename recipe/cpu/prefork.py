@@ -4,9 +4,9 @@
     python -SE recipe/cpu/prefork.py SOCKET ARGS  what Ray starts in place of `python ARGS`
 
 On a small machine each Python process of a stage spends ten seconds importing torch, transformers and vLLM. Here one
-server imports these once. Ray lets a job name what stands for Python (`runtime_env={"py_executable": ...}`); ours hands
-arguments, environment, working folder and open files to the server, whose forked child goes on as the worker. Ray and
-verl read the environment when they are imported, so they are left to the child.
+server imports these once. Ray lets a job name what stands for Python (`runtime_env={"py_executable": ...}`); ours
+hands arguments, environment, working folder and standard streams to the server, whose forked child goes on as the
+worker. Ray and verl read the environment when they are imported, so they are left to the child.
 """
 
 import json
@@ -14,8 +14,6 @@ import os
 import signal
 import socket
 import sys
-from contextlib import suppress
-from typing import Any
 
 PRELOAD = (
     "tensordict",
@@ -52,48 +50,30 @@ def start() -> str:
 
 
 def request(address: str, arguments: list[str]) -> None:
-    """Ask the server for a worker and stay until it has ended, as is expected of the process that was started.
+    """Ask the server for a worker and stay until it has ended, as Ray expects of the process it started.
 
     Without a server this process becomes the worker itself: slower to start, and the same.
     """
-    files = [number for name in os.listdir("/proc/self/fd") if _is_open(number := int(name))]
-    said: dict[str, Any] = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
-    message = json.dumps({**said, "files": files}).encode()
+    message = json.dumps({"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}).encode()
     with socket.socket(socket.AF_UNIX) as server:
-        worker = 0
-        with suppress(OSError):
+        try:
             server.connect(address)
-            socket.send_fds(server, [len(message).to_bytes(4, "big")], files)
-            server.sendall(message)
-            worker = int.from_bytes(server.recv(4), "big")
-        if not worker:
+        except OSError:
             os.execv(sys.executable, [sys.executable, *arguments])
-        signal.signal(signal.SIGTERM, lambda *_: os.kill(worker, signal.SIGTERM))
+        socket.send_fds(server, [len(message).to_bytes(4, "big")], [0, 1, 2])
+        server.sendall(message)
         server.recv(1)  # returns when the worker, which holds the other end, has ended
-
-
-def _is_open(number: int) -> bool:
-    with suppress(OSError):
-        return bool(os.fstat(number))
-    return False
 
 
 def become_worker(connection: socket.socket) -> None:
     """In the forked child: take over what the request says and run the worker's script."""
-    import fcntl
     import runpy
 
-    head, files, _, _ = socket.recv_fds(connection, 4, 250)
+    head, streams, _, _ = socket.recv_fds(connection, 4, 3)
     wanted = json.loads(connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
-    connection.sendall(os.getpid().to_bytes(4, "big"))
-    high = max(250, *wanted["files"]) + 1  # nothing that is moved may stand where something is wanted
-    received = [*files, connection.detach()]
-    moved = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, high) for number in received]
-    for number in received:
-        os.close(number)
-    for number, file in zip(wanted["files"], moved[:-1], strict=True):
-        os.dup2(file, number)
-        os.close(file)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
     os.chdir(wanted["folder"])
     os.environ.clear()
     os.environ.update(wanted["environment"])

@@ -3,9 +3,9 @@
 On CPUs vLLM packs the weights of linear layers, and leaves an empty parameter behind, which the trainer could not write
 new weights into. Here they are kept beside the packed ones, which verl has made anew after each update.
 
-vLLM draws a token with a random number for each word of the vocabulary, which took 45 of
-the 200 ms of a step of 64 requests. Here one number decides, by the cumulated probabilities. And its norms are several
-of torch's operations, although it has a kernel of its own for them.
+vLLM draws a token with a random number for each word of the vocabulary, which took 45 of the 200 ms of a step of 64
+requests. Here one number decides, by the cumulated probabilities. And its norms are several of torch's operations,
+although it has a kernel of its own for them.
 """
 
 import os
