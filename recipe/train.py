@@ -135,7 +135,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             with writing(config):
                 say(starts.repair(config))
         if not config.preflight_only and cluster is None and config.launcher.get("prefork"):
-            from recipe.cpu import prefork  # another process imports the large libraries while this one does
+            from recipe import prefork  # another process imports the large libraries while this one does
 
             with open_dict(config):
                 config.ray_kwargs.ray_init.runtime_env = {"py_executable": prefork.start()}

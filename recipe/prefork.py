@@ -1,12 +1,13 @@
 """Start Ray's workers by forking a process that has already imported the large libraries.
 
-    python -m recipe.cpu.prefork FD               the server, with a listening socket as open file FD
-    python -SE recipe/cpu/prefork.py SOCKET ARGS  what Ray starts in place of `python ARGS`
+    python -m recipe.prefork FD               the server, with a listening socket as open file FD
+    python -SE recipe/prefork.py SOCKET ARGS  what Ray starts in place of `python ARGS`
 
-On a small machine each Python process of a stage spends ten seconds importing torch, transformers and vLLM. Here one
-server imports these once. Ray lets a job name what stands for Python (`runtime_env={"py_executable": ...}`); ours
-hands arguments, environment, working folder and standard streams to the server, whose forked child goes on as the
-worker. Ray and verl read the environment when they are imported, so they are left to the child.
+Each Python process of a stage spends 10 to 30 seconds importing torch, transformers and vLLM. Here one server imports
+these once: on one GPU trainer, worker and vLLM's server are there 20 seconds after Ray, not 110. Ray lets a job name
+what stands for Python (`runtime_env={"py_executable": ...}`); ours hands arguments, environment, working folder and
+standard streams to the server, whose forked child goes on as the worker. Ray and verl read the environment when they
+are imported, so they are left to the child.
 """
 
 import json
@@ -25,7 +26,7 @@ PRELOAD = (
     "accelerate",
     "peft",
     "vllm.v1.engine.core",
-    "vllm.v1.worker.cpu_worker",
+    f"vllm.v1.worker.{'cpu' if os.environ.get('VERL_PLATFORM') == 'cpu' else 'gpu'}_worker",
     "vllm.entrypoints.openai.api_server",
 )
 
@@ -45,7 +46,7 @@ def start() -> str:
         listener.bind(address)
         listener.listen(64)  # requests wait while the server imports
         fd = listener.fileno()
-        subprocess.Popen([sys.executable, "-m", "recipe.cpu.prefork", str(fd)], pass_fds=[fd])
+        subprocess.Popen([sys.executable, "-m", "recipe.prefork", str(fd)], pass_fds=[fd])
     return shlex.join([sys.executable, "-SE", os.path.abspath(__file__), address])
 
 
@@ -90,6 +91,7 @@ def serve(fd: int) -> None:
 
     end_with_parent()
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARN")  # as verl has it in its workers
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # is there a card? Asked of CUDA itself, no child could use it
     sys.modules["ray"] = None  # type: ignore[assignment]  # which vLLM imports where it can
     for name in PRELOAD:
         importlib.import_module(name)

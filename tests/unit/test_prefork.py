@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 PLATFORM = {"VERL_PLATFORM": "cpu"}
-STARTER = "from recipe.cpu import prefork; print(prefork.start(), flush=True); input()"
+STARTER = "from recipe import prefork; print(prefork.start(), flush=True); input()"
 WORKER = """
 import json, os, sys
 loaded = [name for name in ("torch", "vllm", "ray") if name in sys.modules]
