@@ -1,15 +1,17 @@
 """Start Ray's workers by forking a process that has already imported the large libraries.
 
     python -m recipe.prefork FD               the server, with a listening socket as open file FD
-    python -SE recipe/prefork.py SOCKET ARGS  what Ray starts in place of `python ARGS`
+    python -SE recipe/prefork.py SOCKET ARGS  what Ray and `multiprocessing` start in place of `python ARGS`
 
 Each Python process of a stage spends 10 to 30 seconds importing torch, transformers and vLLM. Here one server imports
 these once: on one GPU trainer, worker and vLLM's server are there 20 seconds after Ray, not 110. Ray lets a job name
 what stands for Python (`runtime_env={"py_executable": ...}`); ours hands arguments, environment, working folder and
 standard streams to the server, whose forked child goes on as the worker. Ray and verl read the environment when they
-are imported, so they are left to the child.
+are imported, so they are left to the child. What such a worker spawns with `multiprocessing`, vLLM's engine above all,
+is forked from the server too.
 """
 
+import fcntl
 import json
 import os
 import signal
@@ -29,10 +31,14 @@ PRELOAD = (
     f"vllm.v1.worker.{'cpu' if os.environ.get('VERL_PLATFORM') == 'cpu' else 'gpu'}_worker",
     "vllm.entrypoints.openai.api_server",
 )
+SPAWNED = "--multiprocessing-fork"
+"""Last argument of a process that `multiprocessing` spawns: it reads from a file that it inherits what to run."""
+MOST, HIGH = 64, 500
+"""Open files that a worker inherits at most; the number from which on they wait for their places."""
 
 
 def start() -> str:
-    """Start the server, which ends with the calling process; returns the command for Ray's `py_executable`."""
+    """Start the server, which ends with the calling process; returns what takes the place of Python."""
     import atexit
     import shlex
     import shutil
@@ -47,7 +53,11 @@ def start() -> str:
         listener.listen(64)  # requests wait while the server imports
         fd = listener.fileno()
         subprocess.Popen([sys.executable, "-m", "recipe.prefork", str(fd)], pass_fds=[fd])
-    return shlex.join([sys.executable, "-SE", os.path.abspath(__file__), address])
+    command = shlex.join([sys.executable, "-SE", os.path.abspath(__file__), address])
+    executable = os.path.join(folder, "python")  # `multiprocessing` takes one word
+    with open(executable, "w", opener=lambda path, flags: os.open(path, flags, 0o700)) as script:
+        script.write(f'#!/bin/sh\nexec {command} "$@"\n')
+    return executable
 
 
 def request(address: str, arguments: list[str]) -> None:
@@ -55,30 +65,50 @@ def request(address: str, arguments: list[str]) -> None:
 
     Without a server this process becomes the worker itself: slower to start, and the same.
     """
-    message = json.dumps({"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}).encode()
+    files = [0, 1, 2]
+    if spawned := arguments[-1] == SPAWNED:
+        inherited = [int(name) for name in os.listdir("/proc/self/fd")]
+        files += [fd for fd in inherited if fd > 2 and os.path.exists(f"/proc/self/fd/{fd}")]
+    about = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd(), "files": files}
+    message = json.dumps({**about, "python": os.path.join(os.path.dirname(address), "python")}).encode()
     with socket.socket(socket.AF_UNIX) as server:
         try:
+            if arguments[0].startswith("-") and not spawned:
+                raise OSError("a helper of multiprocessing, which needs no library")
             server.connect(address)
         except OSError:
             os.execv(sys.executable, [sys.executable, *arguments])
-        socket.send_fds(server, [len(message).to_bytes(4, "big")], [0, 1, 2])
+        socket.send_fds(server, [len(message).to_bytes(4, "big")], files)
         server.sendall(message)
         server.recv(1)  # returns when the worker, which holds the other end, has ended
 
 
 def become_worker(connection: socket.socket) -> None:
     """In the forked child: take over what the request says and run the worker's script."""
+    import ctypes
+    import multiprocessing
     import runpy
 
-    head, streams, _, _ = socket.recv_fds(connection, 4, 3)
+    import setproctitle
+
+    head, received, _, _ = socket.recv_fds(connection, 4, MOST)
     wanted = json.loads(connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
+    kept = fcntl.fcntl(connection.detach(), fcntl.F_DUPFD, HIGH)  # stays open until this process ends
+    received = [fcntl.fcntl(fd, fcntl.F_DUPFD, kept) for fd in received]
+    for number, fd in zip(wanted["files"], received, strict=True):
+        os.dup2(fd, number, inheritable=number < 3)
+        os.close(fd)
     os.chdir(wanted["folder"])
     os.environ.clear()
     os.environ.update(wanted["environment"])
+    # it looks for the title's place beside the environment of a process, which is no longer there
+    setproctitle.setproctitle = lambda title: ctypes.CDLL(None).prctl(15, title.encode(), 0, 0, 0)  # PR_SET_NAME
     sys.argv = wanted["arguments"]
+    if sys.argv[-1] == SPAWNED:
+        code, sys.argv = sys.argv[sys.argv.index("-c") + 1], ["-c", SPAWNED]
+        exec(code, {"__name__": "__main__"})
+        return
+    multiprocessing.set_executable(wanted["python"])
     sys.path[0] = os.path.dirname(sys.argv[0])
     runpy.run_path(sys.argv[0], run_name="__main__")
 

@@ -54,7 +54,7 @@ def processes_of(environment: dict[str, str]) -> list[str]:
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.environ().get(MARK) == environment[MARK]:
-                found.append(" ".join(process.cmdline())[:120])
+                found.append(" ".join([process.name(), *process.cmdline()])[:120])
     return found
 
 

@@ -14,10 +14,20 @@ import pytest
 PLATFORM = {"VERL_PLATFORM": "cpu"}
 STARTER = "from recipe import prefork; print(prefork.start(), flush=True); input()"
 WORKER = """
-import json, os, sys
-loaded = [name for name in ("torch", "vllm", "ray") if name in sys.modules]
-print(json.dumps({"name": __name__, "argv": sys.argv, "folder": os.getcwd(),
-                  "mine": os.environ.get("MINE"), "loaded": loaded, "typed": sys.stdin.read()}))
+import json, multiprocessing, os, sys
+def spawned(pipe):
+    import setproctitle
+    setproctitle.setproctitle("a::title")
+    pipe.send(["torch" in sys.modules, open("/proc/self/comm").read()])
+if __name__ == "__main__":
+    loaded = [name for name in ("torch", "vllm", "ray") if name in sys.modules]
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    engine = context.Process(target=spawned, args=(theirs,))
+    engine.start()
+    print(json.dumps({"name": __name__, "argv": sys.argv, "folder": os.getcwd(), "mine": os.environ.get("MINE"),
+                      "loaded": loaded, "typed": sys.stdin.read(), "spawned": ours.recv()}))
+    engine.join()
 """
 
 
@@ -35,10 +45,10 @@ def test_a_forked_worker_is_what_python_would_have_started(tmp_path: Path):
         given = {"cwd": tmp_path, "env": mine, "input": "typed", "capture_output": True, "text": True}
         stub = subprocess.run([*command, *line], timeout=300, **given)
         expected = {"name": "__main__", "argv": line, "folder": str(tmp_path), "mine": "yes", "typed": "typed"}
-        assert json.loads(stub.stdout) == {**expected, "loaded": ["torch", "vllm"]}
+        assert json.loads(stub.stdout) == {**expected, "loaded": ["torch", "vllm"], "spawned": [True, "a::title\n"]}
     finally:
         starter.send_signal(signal.SIGKILL)
         starter.wait()
     server.wait(timeout=10)
     alone = subprocess.run([*command, str(script)], capture_output=True, text=True, timeout=60)
-    assert json.loads(alone.stdout)["loaded"] == []
+    assert json.loads(alone.stdout)["loaded"] == [] and not json.loads(alone.stdout)["spawned"][0]
