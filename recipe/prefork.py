@@ -108,7 +108,8 @@ def become_worker(connection: socket.socket) -> None:
         code, sys.argv = sys.argv[sys.argv.index("-c") + 1], ["-c", SPAWNED]
         exec(code, {"__name__": "__main__"})
         return
-    multiprocessing.set_executable(wanted["python"])
+    if os.environ.get("VERL_PLATFORM") == "cpu":  # on a GPU it has not been tried
+        multiprocessing.set_executable(wanted["python"])
     sys.path[0] = os.path.dirname(sys.argv[0])
     runpy.run_path(sys.argv[0], run_name="__main__")
 

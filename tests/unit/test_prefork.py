@@ -41,7 +41,7 @@ def test_a_forked_worker_is_what_python_would_have_started(tmp_path: Path):
     try:
         script = tmp_path / "worker.py"
         script.write_text(WORKER)
-        line, mine = [str(script), "--token", "a b"], {**os.environ, "MINE": "yes"}
+        line, mine = [str(script), "--token", "a b"], {**os.environ, **PLATFORM, "MINE": "yes"}
         given = {"cwd": tmp_path, "env": mine, "input": "typed", "capture_output": True, "text": True}
         stub = subprocess.run([*command, *line], timeout=300, **given)
         expected = {"name": "__main__", "argv": line, "folder": str(tmp_path), "mine": "yes", "typed": "typed"}
