@@ -1,19 +1,20 @@
 """Start Ray's workers by forking a process that has already imported the large libraries.
 
     python -m recipe.prefork FD               the server, with a listening socket as open file FD
-    python -SE recipe/prefork.py SOCKET ARGS  what Ray and `multiprocessing` start in place of `python ARGS`
+    python -SE recipe/prefork.py SOCKET ARGS  what is started in place of `python ARGS`
 
 Each Python process of a stage spends 10 to 30 seconds importing torch, transformers and vLLM. Here one server imports
-these once: on one GPU trainer, worker and vLLM's server are there 20 seconds after Ray, not 110. Ray lets a job name
-what stands for Python (`runtime_env={"py_executable": ...}`); ours hands arguments, environment, working folder and
-standard streams to the server, whose forked child goes on as the worker. Ray and verl read the environment when they
-are imported, so they are left to the child. What such a worker spawns with `multiprocessing`, vLLM's engine above all,
-is forked from the server too.
+these once: on one GPU trainer, worker and vLLM's server are there 20 seconds after Ray, not 110. Ray starts its workers
+with the `sys.executable` of the process that starts Ray. Ours hands their arguments, environment, working folder and
+standard streams to the server, whose forked child goes on as the worker; everything else becomes Python itself. Ray and
+verl read the environment when they are imported, so they are left to the child. What such a worker spawns with
+`multiprocessing`, vLLM's engine above all, is forked from the server too.
 """
 
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -65,22 +66,44 @@ def request(address: str, arguments: list[str]) -> None:
 
     Without a server this process becomes the worker itself: slower to start, and the same.
     """
-    files = [0, 1, 2]
-    if spawned := arguments[-1] == SPAWNED:
-        inherited = [int(name) for name in os.listdir("/proc/self/fd")]
+    given, files = arguments, [0, 1, 2]
+    if os.path.basename(arguments[0]) == "setup_worker.py":
+        arguments = set_up(arguments)
+    forked = os.path.basename(arguments[0]) == "default_worker.py"
+    if arguments[-1] == SPAWNED:
+        forked, inherited = True, [int(name) for name in os.listdir("/proc/self/fd")]
         files += [fd for fd in inherited if fd > 2 and os.path.exists(f"/proc/self/fd/{fd}")]
     about = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd(), "files": files}
     message = json.dumps({**about, "python": os.path.join(os.path.dirname(address), "python")}).encode()
     with socket.socket(socket.AF_UNIX) as server:
         try:
-            if arguments[0].startswith("-") and not spawned:
-                raise OSError("a helper of multiprocessing, which needs no library")
+            if not forked:
+                raise OSError("a program of Ray's or Python's own, which needs none of the libraries")
             server.connect(address)
         except OSError:
-            os.execv(sys.executable, [sys.executable, *arguments])
+            os.execv(sys.executable, [sys.executable, *given])
         socket.send_fds(server, [len(message).to_bytes(4, "big")], files)
         server.sendall(message)
         server.recv(1)  # returns when the worker, which holds the other end, has ended
+
+
+def set_up(arguments: list[str]) -> list[str]:
+    """What Ray's setup_worker.py does before it becomes the worker: it imports all of Ray for that.
+
+    Its own arguments are left as they are where a job asks for more than variables.
+    """
+    context, left = json.loads("{}"), []
+    for item in arguments[1:]:
+        name, _, value = item.partition("=")
+        if name == "--serialized-runtime-env-context":
+            context = json.loads(value or "{}")
+        elif name != "--language":
+            left.append(item)
+    if context.get("command_prefix") or context.get("override_worker_entrypoint"):
+        return arguments
+    for name, value in (context.get("env_vars") or {}).items():
+        os.environ[name] = re.sub(r"\$\{[A-Z0-9_]+\}", "", os.path.expandvars(value))
+    return left
 
 
 def become_worker(connection: socket.socket) -> None:

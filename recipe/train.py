@@ -137,8 +137,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         if not config.preflight_only and cluster is None and config.launcher.get("prefork"):
             from recipe import prefork  # another process imports the large libraries while this one does
 
-            with open_dict(config):
-                config.ray_kwargs.ray_init.runtime_env = {"py_executable": prefork.start()}
+            sys.executable = prefork.start()
         lacks += preflight.check(config)
         trains = not config.preflight_only and (not end.at_target(config) or end.owes_validation(config))
         with writing(config):

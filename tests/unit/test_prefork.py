@@ -39,7 +39,7 @@ def test_a_forked_worker_is_what_python_would_have_started(tmp_path: Path):
     command = shlex.split(starter.stdout.readline())
     (server,) = psutil.Process(starter.pid).children()
     try:
-        script = tmp_path / "worker.py"
+        script = tmp_path / "default_worker.py"
         script.write_text(WORKER)
         line, mine = [str(script), "--token", "a b"], {**os.environ, **PLATFORM, "MINE": "yes"}
         given = {"cwd": tmp_path, "env": mine, "input": "typed", "capture_output": True, "text": True}
