@@ -7,9 +7,10 @@ MODEL is a folder that solves some tasks and not all, such as a short warm start
     python -m data_prep --mixture bfcl_single/simple_python=2 bfcl_single/multiple=1 bfcl_single/irrelevance=1 \
       --protocol python_calls --docs signature --rows 64 --val-rows 64 --out DIR
 
-Both sides train all weights in float32 on the same rows in the same order. Prompts, judge, reward, rollouts, sampling,
-optimizer and loss are the same: GRPO with a mean over tokens and no KL. TRL is installed once, in OUT/env, and samples
-with transformers: its vLLM mode ends on a CPU when it writes the first weights into the engine.
+Both sides train all weights, kept in float32 and multiplied in `--precision`, on the same rows in the same order.
+Prompts, judge, reward, rollouts, sampling, optimizer and loss are the same: GRPO with a mean over tokens and no KL. TRL
+is installed once, in OUT/env, and samples with transformers: its vLLM mode ends on a CPU when it writes the first
+weights.
 
 The sides take turns: each trains `--block` steps in a process of its own and goes on from its checkpoint. Then the
 faster one goes on until its steps have taken as long as the slower one's. `recipe.evaluate` plays the held-out tasks.
@@ -84,7 +85,7 @@ def train_with_trl(given: argparse.Namespace) -> None:
         adam_beta2=BETA2,
         shuffle_dataset=False,  # the file is
         model_init_kwargs={"dtype": "float32"},
-        bf16=False,
+        bf16=given.precision == "bfloat16",
         gradient_checkpointing=False,
         use_cpu=True,
         max_steps=given.trl_until,
@@ -109,7 +110,8 @@ def command(side: str, given: argparse.Namespace, until: int) -> tuple[list[str]
         interaction.protocol=python_calls interaction.docs=signature
         reward.custom_reward_function.path=pkg://rewards.progress actor_rollout_ref.actor.optim.lr={LR}
         actor_rollout_ref.actor.optim.betas=[0.9,{BETA2}] actor_rollout_ref.actor.loss_agg_mode=token-mean
-        actor_rollout_ref.rollout.n={ROLLOUTS} actor_rollout_ref.rollout.temperature=1.0"""
+        actor_rollout_ref.rollout.n={ROLLOUTS} actor_rollout_ref.rollout.temperature=1.0
+        launcher.precision={given.precision}"""
     sizes = dict.fromkeys(("TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE"), str(given.prompts))
     return ["bash", "run_stage2.sh", *overrides.split(), *given.override], sizes | {"MODEL": str(given.model)}
 
@@ -182,6 +184,7 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=4, help="steps in one turn")
     parser.add_argument("--prompts", type=int, default=8, help="of a step")
     parser.add_argument("--limit", type=int, default=1000, help="held-out tasks of each category")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--override", action="append", default=[], help="of our configuration")
     parser.add_argument("--trl-until", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()

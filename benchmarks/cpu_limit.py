@@ -187,7 +187,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--hardware", default="cpu", help="profile: cpu or tiny")
-    parser.add_argument("--threads", help="the profile's unless given")
     parser.add_argument("--beside", metavar="NICENESS", help="one busy process of this niceness meanwhile")
     parser.add_argument("--multi-turn", action="store_true")
     parser.add_argument("--decode", action="store_true")
@@ -197,17 +196,15 @@ def main() -> None:
     path = str(Path(given.model).absolute())
     config = compose("stage1", [f"hardware={given.hardware}", f"actor_rollout_ref.model.path={path}", *given.settings])
     wanted = {name: str(value) for name, value in config.launcher.env.items()}
-    wanted |= {"OMP_NUM_THREADS": given.threads} if given.threads else {}
-    wanted |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
-    wanted["MASTER_PORT"] = str(29000 + os.getpid() % 999)
+    wanted |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29000 + os.getpid() % 99)}
     if any(os.environ.get(name) != value for name, value in wanted.items()):  # some are read before Python starts
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | wanted)
     precision.settle(config)
     print(f"{config.launcher.precision}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}")
     loop = ["nice", "-n", given.beside or "0", sys.executable, "-c", "while True: pass"]
     busy = subprocess.Popen(loop, start_new_session=True) if given.beside else None
+    choose: Callable[[list[float]], float] = median if busy else min
     try:
-        choose: Callable[[list[float]], float] = median if busy else min
         if given.decode or given.prefill:
             decode(config, path, given.prefill, choose)
         else:
