@@ -42,7 +42,7 @@ def generate(
         attempt += 1
         if attempt - last > PATIENCE:
             raise ValueError(f"only {made} tasks of this shape are found for {part}: allow more turns or operations")
-        proposal = propose(Random(f"{seed} {part} {attempt} {shape.unseen}"), part, shape)
+        proposal = propose(Random(f"{seed} {part} {attempt} {shape.words}"), part, shape)
         if proposal is None:
             rejected["does not fit together"] += 1
             continue

@@ -15,6 +15,7 @@ from typing import get_args
 from bfcl_env.source import SourceError
 from bfcl_env.synthesis import generate
 from bfcl_env.synthesis.propose import DOMAINS, FORMS, Shape
+from bfcl_env.synthesis.words import Words
 from interaction.environment import Part
 
 
@@ -34,11 +35,11 @@ def main() -> None:
     )
     parser.add_argument("--turns", nargs=2, type=int, default=[1, 4], metavar=("FEWEST", "MOST"))
     parser.add_argument("--operations", type=int, default=2, help="the most in one turn")
-    parser.add_argument("--unseen-words", action="store_true", help="only wordings that other tasks do not have")
+    parser.add_argument("--words", choices=get_args(Words), default="plain", help="the set of wordings")
     given = parser.parse_args()
     if not 1 <= given.turns[0] <= given.turns[1] <= 8 or not 1 <= given.operations <= 4:
         parser.error("--turns takes 1 to 8, the fewest first; --operations 1 to 4")
-    shape = Shape(tuple(given.classes), tuple(given.turns), given.operations, tuple(given.forms), given.unseen_words)
+    shape = Shape(tuple(given.classes), tuple(given.turns), given.operations, tuple(given.forms), given.words)
     rejected: Counter[str] = Counter()
     began = time.process_time()
     programs, texts, functions = set(), set(), set()

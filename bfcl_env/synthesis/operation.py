@@ -19,7 +19,7 @@ import yaml
 
 from bfcl_env.execution import run_call
 from bfcl_env.source import function_owners
-from bfcl_env.synthesis.words import Names
+from bfcl_env.synthesis.words import Names, Words
 from interaction.call import Call, copy_call
 from interaction.environment import Part
 
@@ -59,8 +59,8 @@ class Operation:
 
     calls: tuple[tuple[str, dict[str, Any]], ...]
     """Function and its arguments; a string names a slot."""
-    wordings: tuple[str, ...]
-    """Wishes in the imperative, with slots in braces. The last is kept for the unseen wordings."""
+    wordings: Mapping[Words, tuple[str, ...]]
+    """Wishes in the imperative, with slots in braces, by set."""
     needs: list[str] = field(default_factory=list)
     """Slots that must be true in each of its classes that has them."""
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -82,10 +82,11 @@ def operations() -> dict[str, dict[str, Operation]]:
     }
 
 
-def _operation(do: str, say: str, **more: Any) -> Operation:
+def _operation(do: str, say: str, other: str, unseen: str, **more: Any) -> Operation:
     calls = [statement.value for statement in ast.parse(do).body]  # type: ignore[attr-defined]
     made = tuple((call.func.id, {item.arg: _given(item.value) for item in call.keywords}) for call in calls)
-    return Operation(made, tuple(say.split(" | ")), **more)
+    sets: dict[Words, str] = {"plain": say, "other": other, "unseen": unseen}
+    return Operation(made, {kind: tuple(text.split(" | ")) for kind, text in sets.items()}, **more)
 
 
 def _given(node: ast.expr) -> Any:

@@ -13,6 +13,7 @@ from bfcl_env.synthesis import words
 from bfcl_env.synthesis.office import Files, Mathematics, Messages, Posts, Tickets, Trading
 from bfcl_env.synthesis.operation import Domain, Done, NotNow, Operation, World, operations
 from bfcl_env.synthesis.travel import Travel, Vehicle
+from bfcl_env.synthesis.words import Words
 from interaction.call import Call
 from interaction.environment import Part
 
@@ -66,14 +67,14 @@ class Shape:
         turns: the fewest and the most requests.
         operations: the most in one turn.
         forms: categories of BFCL.
-        unseen: only wordings that no other task has.
+        words: the set of wordings; no two sets share one.
     """
 
     classes: tuple[str, ...] = tuple(DOMAINS)
     turns: tuple[int, int] = (1, 4)
     operations: int = 2
     forms: tuple[str, ...] = FORMS
-    unseen: bool = False
+    words: Words = "plain"
 
 
 def propose(random: Random, part: Part, shape: Shape) -> Proposal | None:
@@ -99,31 +100,30 @@ def propose(random: Random, part: Part, shape: Shape) -> Proposal | None:
                 program += "+" if steps else ";" if drawn else ""
                 last = (number, at) == (len(lengths) - 1, length - 1)
                 fits = {name: one for name, one in left.items() if not last or words.part_of(program + name) == part}
-                name, step = _step(world, fits, shape.unseen)
+                name, step = _step(world, fits, shape.words)
                 del left[name]
                 program += name
                 steps.append(step)
             drawn.append((" ".join(f"{text[0].upper()}{text[1:]}." for text in world.preface), steps))
     except NotNow:
         return None
-    turns = tuple(_turn(random, shape.unseen, *one) for one in drawn)
+    turns = tuple(_turn(random, shape.words, *one) for one in drawn)
     proposal = Proposal(category, classes, config, turns, program)
     if category == "multi_turn_miss_func":
         return _without_function(random, proposal)
     if category == "multi_turn_miss_param":
-        return _without_value(random, proposal, drawn, shape.unseen)
+        return _without_value(random, proposal, drawn, shape.words)
     return proposal
 
 
-def _step(world: World, menu: dict[str, Operation], unseen: bool) -> tuple[str, Done]:
+def _step(world: World, menu: dict[str, Operation], kind: Words) -> tuple[str, Done]:
     """An operation that the state allows, carried out, with its name."""
     weights = [operation.weight * (6 if name.startswith("composite") else 1) for name, operation in menu.items()]
     for _ in range(ATTEMPTS if menu else 0):
         name, operation = world.random.choices([*menu.items()], weights)[0]
-        *seen, kept = operation.wordings
         told, preface = {*world.told}, [*world.preface]
         try:
-            return name, world.carry_out(operation, kept if unseen else world.random.choice(seen))
+            return name, world.carry_out(operation, world.random.choice(operation.wordings[kind]))
         except NotNow:
             if world.results:
                 raise  # a call has been made
@@ -131,12 +131,12 @@ def _step(world: World, menu: dict[str, Operation], unseen: bool) -> tuple[str, 
     raise NotNow
 
 
-def _turn(random: Random, unseen: bool, preface: str, steps: Sequence[Done]) -> Turn:
+def _turn(random: Random, kind: Words, preface: str, steps: Sequence[Done]) -> Turn:
     wish = steps[0].wish
     for done in steps[1:]:
-        joint = random.choice(words.JOINTS_UNSEEN if unseen else words.JOINTS)
-        wish += joint + (_capital(done.wish) if joint == ". Afterwards " else done.wish)
-    register = random.choice(words.REGISTERS_UNSEEN if unseen else words.REGISTERS)
+        joint = random.choice(words.JOINTS[kind])
+        wish += joint + (_capital(done.wish) if joint.endswith(". ") else done.wish)
+    register = random.choice(words.REGISTERS[kind])
     text = register.format(wish=wish, Wish=_capital(wish), occasion=random.choice(words.OCCASIONS))
     calls = tuple(call for done in steps for call in done.calls)
     return Turn(f"{preface} {text}".strip(), calls, tuple(item for done in steps for item in done.implied))
@@ -158,7 +158,7 @@ def _without_function(random: Random, proposal: Proposal) -> Proposal | None:
 
 
 def _without_value(
-    random: Random, proposal: Proposal, drawn: list[tuple[str, list[Done]]], unseen: bool
+    random: Random, proposal: Proposal, drawn: list[tuple[str, list[Done]]], kind: Words
 ) -> Proposal | None:
     """One request lacks a value, which the user gives in the next turn."""
     found = [
@@ -174,7 +174,7 @@ def _without_value(
     preface, steps = drawn[at]
     done, named = steps[number], UNSAID[slot]
     vague = replace(done, words={**done.words, slot: f"[{named} to follow]"})
-    asked = _turn(random, unseen, preface, [*steps[:number], vague, *steps[number + 1 :]])
+    asked = _turn(random, kind, preface, [*steps[:number], vague, *steps[number + 1 :]])
     told = random.choice(("The {0} is {1}.", "I forgot to say: the {0} is {1}.", "As to the {0}: {1}."))
     split = Turn(asked.user), replace(proposal.turns[at], user=told.format(named, done.words[slot]))
     return replace(proposal, turns=_spliced(proposal, at, split), unsaid={at: done.words[slot]})

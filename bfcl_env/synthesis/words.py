@@ -1,12 +1,11 @@
 """Names, and the ways in which users put a wish. Whatever is composed belongs to exactly one part of the split.
 
-The words of which names are composed occur in all parts; a name of two words, a number above 20 and the wordings kept
-for `Shape.unseen` do not.
+The words of which names are composed occur in all parts; a name of two words and a number above 20 do not.
 """
 
 from collections.abc import Callable
 from random import Random
-from typing import TypeVar
+from typing import Literal, TypeVar
 from zlib import crc32
 
 from interaction.environment import Part
@@ -40,20 +39,44 @@ LAST_NAMES = (
 )
 OCCASIONS = ("a meeting", "moving house", "my monthly review", "a long call", "preparing a trip", "closing the quarter")
 
-REGISTERS = (
-    "{Wish}.",
-    "Please {wish}.",
-    "Could you {wish}?",
-    "I need you to {wish}.",
-    "I'd like you to {wish}, please.",
-    "quick one: {wish}",
-    "Hey, I'm in the middle of {occasion}. {Wish}, would you?",
-    "Kindly {wish} at your earliest convenience.",
-    "Next task: {wish}.",
-)
-REGISTERS_UNSEEN = ("It would help me if you could {wish}.", "When you get a moment, {wish}. Thanks!")
-JOINTS = (" and then ", ", then ", ". After that, ", " and ")
-JOINTS_UNSEEN = (", and once that is done, ", ". Afterwards ")
+Words = Literal["plain", "other", "unseen"]
+"""A set of wordings. No two sets share a wish, a register or a joint."""
+REGISTERS: dict[Words, tuple[str, ...]] = {
+    "plain": (
+        "{Wish}.",
+        "Please {wish}.",
+        "Could you {wish}?",
+        "I need you to {wish}.",
+        "I'd like you to {wish}, please.",
+        "quick one: {wish}",
+        "Hey, I'm in the middle of {occasion}. {Wish}, would you?",
+        "Kindly {wish} at your earliest convenience.",
+        "Next task: {wish}.",
+    ),
+    "other": (
+        "Can I ask you to {wish}?",
+        "I was hoping you could {wish}.",
+        "{Wish}, if you don't mind.",
+        "Would you be so kind as to {wish}?",
+        "Before I forget: {wish}.",
+        "As I'm busy with {occasion}, {wish}.",
+        "ok so {wish}",
+    ),
+    "unseen": (
+        "It would help me if you could {wish}.",
+        "When you get a moment, {wish}. Thanks!",
+        "Do me a favour and {wish}.",
+        "Any chance you could {wish}?",
+        "Here is your assignment: {wish}.",
+        "{Wish}. Much appreciated!",
+    ),
+}
+JOINTS: dict[Words, tuple[str, ...]] = {
+    "plain": (" and then ", ", then ", ". After that, ", " and "),
+    "other": (", and next ", ". ", ". Following that, ", "; also "),
+    "unseen": (", and once that is done, ", ". Afterwards, ", "; when you have finished, "),
+}
+"""Between two wishes; after one that ends a sentence, the next begins with a capital."""
 
 T = TypeVar("T")
 

@@ -1,10 +1,12 @@
 """Generated tasks: what each of them must be, and what is thrown away."""
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import permutations
 from random import Random
 
 import pytest
@@ -17,6 +19,7 @@ from bfcl_env.synthesis import Shape, generate
 from bfcl_env.synthesis.operation import operations
 from bfcl_env.synthesis.propose import FORMS, Turn, entry_of, propose
 from bfcl_env.synthesis.verify import overlap, problem
+from bfcl_env.synthesis.words import JOINTS, REGISTERS
 from interaction.call import Call
 
 TRAIN, TEST = [*generate("train", 250, 1)], [*generate("test", 40, 1)]
@@ -26,17 +29,24 @@ def scenario(entry):
     return scenario_of(entry["id"].rpartition("_")[0], entry, entry["ground_truth"], 0)
 
 
-def test_parts_share_no_program_name_or_unseen_wording():
+def test_parts_share_no_program_or_name_and_sets_of_words_no_wording():
     def people(those):
         return {name for entry in those for name in entry["initial_config"].get("MessageAPI", {}).get("user_map", ())}
 
     assert not {entry["program"] for entry in TRAIN} & {entry["program"] for entry in TEST}
     assert people(TRAIN) and people(TEST) and not people(TRAIN) & people(TEST)
-    wordings = [item.wordings for group in operations().values() for item in group.values()]
-    seen, kept = {text for those in wordings for text in those[:-1]}, {those[-1] for those in wordings}
-    assert len(kept) > 150 and not seen & kept
-    for entry in generate("test", 20, 1, Shape(unseen=True)):
-        assert not any(turn[0]["content"].startswith(("Please", "Could you")) for turn in entry["question"] if turn)
+    words = {kind: [] for kind in REGISTERS}
+    for item in (item for group in operations().values() for item in group.values()):
+        assert len({frozenset(re.findall(r"{\w+}", text)) for those in item.wordings.values() for text in those}) == 1
+        for kind, those in words.items():
+            assert len(item.wordings[kind]) > 2
+            those += [" ".join(["", *re.findall(r"[{}\w]+", text), ""]) for text in item.wordings[kind]]
+    begin = {kind: tuple(filter(None, (text.partition("{")[0] for text in REGISTERS[kind]))) for kind in words}
+    for kind, other in permutations(words, 2):
+        assert not any(text in longer for text in words[kind] for longer in words[other])
+        assert not {*REGISTERS[kind], *JOINTS[kind]} & {*REGISTERS[other], *JOINTS[other]}
+        for entry in generate("test", 20, 1, Shape(words=kind)):
+            assert not any(turn[0]["content"].startswith(begin[other]) for turn in entry["question"] if turn)
 
 
 def test_nearly_all_functions_occur_and_gold_passes_where_trivial_policies_do_not():
