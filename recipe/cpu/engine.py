@@ -154,18 +154,19 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, gradient: Any) -> Any:
         """Gradients of queries, keys and values."""
         query, key, value, result = ctx.saved_tensors
-        of_key, of_value, found = torch.zeros_like(key), torch.zeros_like(value), []
+        of_key, of_value = (torch.zeros_like(one, dtype=torch.float32) for one in (key, value))  # many small parts
+        found = []
         whole = (gradient * result).sum(-1, dtype=torch.float32)
         for piece in ctx.tree.pieces:
             these, seen, _ = piece
             queries, keys, weights = _Attention._weights(query, key, ctx.scale, piece)
             of_answer = gradient[:, :, these].flatten(1, 2)
-            of_value.index_add_(1, seen, torch.bmm(weights.to(value.dtype).transpose(1, 2), of_answer))
+            of_value.index_add_(1, seen, torch.bmm(weights.to(value.dtype).transpose(1, 2), of_answer).float())
             of_weights = torch.bmm(of_answer, value.index_select(1, seen).transpose(1, 2))
             of_scores = (weights * (of_weights - whole[:, :, these].flatten(1, 2)[..., None])).to(key.dtype)
-            of_key.index_add_(1, seen, torch.bmm(of_scores.transpose(1, 2), queries))
+            of_key.index_add_(1, seen, torch.bmm(of_scores.transpose(1, 2), queries).float())
             found.append(torch.bmm(of_scores, keys).unflatten(1, (query.shape[1], -1)) * ctx.scale)
-        return torch.cat(found, dim=2), of_key, of_value, None, None
+        return torch.cat(found, dim=2), of_key.to(key.dtype), of_value.to(value.dtype), None, None
 
 
 def _attend(module: Any, query: Any, key: Any, value: Any, mask: Any, tree: Tree | None = None, **given: Any) -> Any:
