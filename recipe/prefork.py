@@ -99,7 +99,8 @@ def set_up(arguments: list[str]) -> list[str]:
             context = json.loads(value or "{}")
         elif name != "--language":
             left.append(item)
-    if context.get("command_prefix") or context.get("override_worker_entrypoint"):
+    python = context.get("py_executable") or sys.executable
+    if context.get("command_prefix") or context.get("override_worker_entrypoint") or python != sys.executable:
         return arguments
     for name, value in (context.get("env_vars") or {}).items():
         os.environ[name] = re.sub(r"\$\{[A-Z0-9_]+\}", "", os.path.expandvars(value))
@@ -111,6 +112,7 @@ def become_worker(connection: socket.socket) -> None:
     import ctypes
     import multiprocessing
     import runpy
+    from multiprocessing.spawn import spawn_main
 
     import setproctitle
 
@@ -128,9 +130,8 @@ def become_worker(connection: socket.socket) -> None:
     setproctitle.setproctitle = lambda title: ctypes.CDLL(None).prctl(15, title.encode(), 0, 0, 0)  # PR_SET_NAME
     sys.argv = wanted["arguments"]
     if sys.argv[-1] == SPAWNED:
-        code, sys.argv = sys.argv[sys.argv.index("-c") + 1], ["-c", SPAWNED]
-        exec(code, {"__name__": "__main__"})
-        return
+        given, sys.argv = sys.argv[sys.argv.index("-c") + 1], ["-c", SPAWNED]  # a call of spawn_main with numbers
+        spawn_main(**{name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", given)})
     if os.environ.get("VERL_PLATFORM") == "cpu":  # on a GPU it has not been tried
         multiprocessing.set_executable(wanted["python"])
     sys.path[0] = os.path.dirname(sys.argv[0])

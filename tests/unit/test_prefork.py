@@ -46,6 +46,11 @@ def test_a_forked_worker_is_what_python_would_have_started(tmp_path: Path):
         stub = subprocess.run([*command, *line], timeout=300, **given)
         expected = {"name": "__main__", "argv": line, "folder": str(tmp_path), "mine": "yes", "typed": "typed"}
         assert json.loads(stub.stdout) == {**expected, "loaded": ["torch", "vllm"], "spawned": [True, "a::title\n"]}
+        of_job = json.dumps({"env_vars": {"MINE": "the job's"}, "py_executable": sys.executable})
+        set_up = ["setup_worker.py", *line, "--language=PYTHON", f"--serialized-runtime-env-context={of_job}"]
+        stub = subprocess.run([*command, *set_up], timeout=60, **given)
+        found = json.loads(stub.stdout)
+        assert (found["argv"], found["mine"], found["loaded"]) == (line, "the job's", ["torch", "vllm"])
     finally:
         starter.send_signal(signal.SIGKILL)
         starter.wait()
