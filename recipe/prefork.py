@@ -129,11 +129,10 @@ def become_worker(connection: socket.socket) -> None:
     # it looks for the title's place beside the environment of a process, which is no longer there
     setproctitle.setproctitle = lambda title: ctypes.CDLL(None).prctl(15, title.encode(), 0, 0, 0)  # PR_SET_NAME
     sys.argv = wanted["arguments"]
+    multiprocessing.set_executable(wanted["python"])
     if sys.argv[-1] == SPAWNED:
         given, sys.argv = sys.argv[sys.argv.index("-c") + 1], ["-c", SPAWNED]  # a call of spawn_main with numbers
         spawn_main(**{name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", given)})
-    if os.environ.get("VERL_PLATFORM") == "cpu":  # on a GPU it has not been tried
-        multiprocessing.set_executable(wanted["python"])
     sys.path[0] = os.path.dirname(sys.argv[0])
     runpy.run_path(sys.argv[0], run_name="__main__")
 
