@@ -107,9 +107,10 @@ def of_learned(values: Any, masks: Any) -> torch.Tensor:
     return torch.cat([row.roll(1)[-len(mask) :][mask.bool()] for row, mask in pairs])
 
 
-def answers(engine: Any, loss: Any, whole: bool, on_policy: bool = True) -> dict[str, torch.Tensor]:
+def answers(engine: Any, loss: Any, whole: bool, on_policy: bool = True, own: bool = False) -> dict[str, torch.Tensor]:
     """All that an engine is asked for: log-probabilities or values, loss, gradients; and its model called directly.
 
+    With `own`, the old log-probabilities of the rows are what the engine says, where the policy has not been updated.
     Where the policy is not the one before the update, what is logged of the loss too, of one pass.
     """
     from verl.utils import tensordict_utils as tu
@@ -128,6 +129,10 @@ def answers(engine: Any, loss: Any, whole: bool, on_policy: bool = True) -> dict
     with engine.train_mode():
         engine.optimizer_zero_grad()
         given = tu.assign_non_tensor(rows(whole), calculate_entropy=False, on_policy=on_policy)
+        if on_policy and own:
+            pairs = zip(said["log_probs"].unbind(), given["responses"].unbind(), strict=True)
+            old = [row.roll(1)[-len(response) :] for row, response in pairs]
+            given["old_log_probs"] = torch.nested.as_nested_tensor(old, layout=torch.jagged)
         if not on_policy:
             tu.assign_non_tensor(given, micro_batch_size_per_gpu=len(LENGTHS))
         output = engine.forward_backward_batch(given, loss)
@@ -174,7 +179,7 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
         if side == "verl's":
             policy.__class__ = type("Plain", (verls.FSDPEngineWithLMHead,), {"_wanted": None})
             critic.__class__ = verls.FSDPEngineWithValueHead
-        found[side] = {name: answers(policy, *given) for name, given in losses.items()}
+        found[side] = {name: answers(policy, *given, own=side == "verl's") for name, given in losses.items()}
         found[side]["values"] = answers(critic, None, False)
     verls.prepare_micro_batches = engine.prepare_micro_batches
     found["bfloat16"] = {"ours": answers(engine_of("language_model", path, lora_rank, "bf16"), None, False)}
