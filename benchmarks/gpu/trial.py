@@ -20,7 +20,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from recipe.memory import GB, card_bytes, known_model, peaks, read_settings
+from recipe.memory import GB, card_bytes, known_model, phases, read_settings
 from recipe.report import tables, validation
 from recipe.stage.metrics_log import parts_of, read_steps
 
@@ -46,18 +46,20 @@ def lines_of(path: Path) -> list[list[str]]:
 
 
 def memory(stage: Path, ran: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """GB: estimate and peak of the card, by nvidia-smi; of the update and the trainer, by PyTorch. 0: not known."""
+    """GB: estimate and peak of the card, by nvidia-smi; the same of the trainer's update, by PyTorch. 0: not known."""
     config = OmegaConf.load(stage / "config" / "resolved.yaml")
     model, card = known_model(config), card_bytes(config)
-    estimate = peaks(model, read_settings(config, card)) if model and card and config.trainer.device == "cuda" else {}
+    known = model and card and config.trainer.device == "cuda"
+    estimate = phases(model, read_settings(config, card)) if known else {}
+    outside = ("CUDA context", "vLLM asleep")  # of what PyTorch counts
     times = [(int(began), int(ended)) for name, _, began, ended in ran if name == stage.name]
     rows = [map(int, row) for row in lines_of(stage.parent / "logs" / "memory.txt") if len(row) == 2]
     used = [megabytes for now, megabytes in rows if any(first <= now <= last for first, last in times)]
     allocated = [numbers[ALLOCATED] for numbers in read_steps(stage).values() if ALLOCATED in numbers]
     sizes = {
-        "estimate": max(estimate.values(), default=0.0),
+        "estimate": max((sum(parts.values()) for parts in estimate.values()), default=0.0),
         "card": max(used, default=0) * 2**20,
-        "estimate of the update": estimate.get("update", 0.0),
+        "estimate of the trainer": sum(size for part, size in estimate.get("update", {}).items() if part not in outside),
         "trainer": max(allocated, default=0.0) * 2**30,
     }
     return {name: round(size / GB, 2) for name, size in sizes.items()}
