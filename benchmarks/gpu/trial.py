@@ -52,6 +52,7 @@ def memory(stage: Path, ran: Sequence[Sequence[str]]) -> dict[str, Any]:
     known = model and card and config.trainer.device == "cuda"
     estimate = phases(model, read_settings(config, card)) if known else {}
     outside = ("CUDA context", "vLLM asleep")  # of what PyTorch counts
+    of_trainer = [size for part, size in estimate.get("update", {}).items() if part not in outside]
     times = [(int(began), int(ended)) for name, _, began, ended in ran if name == stage.name]
     rows = [map(int, row) for row in lines_of(stage.parent / "logs" / "memory.txt") if len(row) == 2]
     used = [megabytes for now, megabytes in rows if any(first <= now <= last for first, last in times)]
@@ -59,7 +60,7 @@ def memory(stage: Path, ran: Sequence[Sequence[str]]) -> dict[str, Any]:
     sizes = {
         "estimate": max((sum(parts.values()) for parts in estimate.values()), default=0.0),
         "card": max(used, default=0) * 2**20,
-        "estimate of the trainer": sum(size for part, size in estimate.get("update", {}).items() if part not in outside),
+        "estimate of the trainer": sum(of_trainer),
         "trainer": max(allocated, default=0.0) * 2**30,
     }
     return {name: round(size / GB, 2) for name, size in sizes.items()}
