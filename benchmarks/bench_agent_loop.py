@@ -1,6 +1,7 @@
 """How long the agent loop keeps its event loop from serving other episodes.
 
-    python benchmarks/bench_agent_loop.py --blocking [--episodes 32] [--category CATEGORY] [--record-tokens]
+    python benchmarks/bench_agent_loop.py --blocking [--episodes 32] [--category CATEGORY | --environment FILE]
+                                          [--record-tokens]
 
 All episodes of a worker share one event loop; while one piece of code holds it, no other episode can send its next
 prompt to the engine. Gold is played in many episodes at once, with an engine that answers after a few milliseconds.
@@ -9,12 +10,15 @@ Two numbers, each once for the first wave, which executes gold for the first tim
     longest step   CPU time of the longest piece of code between two awaits, in the event loop's own thread
     longest gap    wall time by which a task that wants to run every millisecond came late; it also has in it what the
                    operating system and Python's lock between threads add, and other processes on the machine
+
+With tools that wait (`--environment`), the seconds of a wave say whether they wait beside each other.
 """
 
 import argparse
 import asyncio
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
@@ -23,11 +27,12 @@ from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.workers.rollout.replica import TokenOutput
 
-from bfcl_env import gold, load_scenarios
+from bfcl_env import gold
 from bfcl_env.source import CATEGORIES
 from data_prep.sft import gold_messages
-from interaction import get_protocol
+from interaction import get_protocol, tool_environment
 from interaction.agent_loop import ConversationAgentLoop
+from interaction.environment import load_tasks, named
 from recipe.cpu.tiny_policy import make_tokenizer
 
 ENGINE_SECONDS = 0.005
@@ -67,7 +72,8 @@ async def play(task_id: str, engine: Any, tokenizer: Any, config: Any) -> None:
         data_config=DictConfigWrap(config.data),
         hf_model_type="qwen2",
     )
-    about = {"split": "train", "environment": "bfcl", "task_id": task_id}
+    environment, _, task_id = task_id.partition("/")
+    about = {"split": "train", "environment": environment, "task_id": task_id}
     output = await loop.run({}, extra_info=about, global_steps=1)
     assert not isinstance(output, list), "the episode was dropped"
     assert output.extra_fields["episode"]["stop_reason"] in ("completed", "user_stop")
@@ -95,19 +101,24 @@ async def wave(replies: dict[str, list[list[int]]], tokenizer: Any, config: Any)
     return gaps
 
 
-def blocking(category: str, count: int, record_tokens: bool) -> None:
-    scenarios = load_scenarios(category)[:count]
+def blocking(category: str, file: str | None, count: int, record_tokens: bool) -> None:
+    environment = named(file) if file else "bfcl"
+    tasks = [task for task in load_tasks(environment).values() if file or task.category == category][:count]
     replies, texts = {}, []
-    for scenario in scenarios:
-        messages = gold_messages(scenario, PROTOCOL)
+    with ThreadPoolExecutor(64 if file else 1) as pool:
+        played = [*pool.map(lambda task: gold_messages(task, PROTOCOL), tasks)]
+    for task, messages in zip(tasks, played, strict=True):
         texts += [message["content"] for message in messages[:2]]
-        replies[scenario.id] = [message["content"] for message in messages if message["role"] == "assistant"]
+        replies[f"{environment}/{task.id}"] = [
+            message["content"] for message in messages if message["role"] == "assistant"
+        ]
     tokenizer = make_tokenizer(texts)
     encoded = {
         name: [[*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id] for text in said]
         for name, said in replies.items()
     }
     gold._KNOWN.clear()  # making the messages has executed it
+    tool_environment._kept.clear()
 
     steps: list[float] = []
     run = asyncio.events.Handle._run
@@ -127,8 +138,8 @@ def blocking(category: str, count: int, record_tokens: bool) -> None:
             took = time.perf_counter() - began
             gaps.sort()
             print(
-                f"{category} {name}: {count} episodes in {took:.1f} s, longest step {1e3 * max(steps):.1f} ms, "
-                f"longest gap {1e3 * gaps[-1]:.1f} ms, 99 % of gaps under {1e3 * gaps[int(0.99 * len(gaps))]:.1f} ms"
+                f"{file or category} {name}: {len(tasks)} episodes in {took:.2f} s, "
+                f"longest step {1e3 * max(steps):.1f} ms, longest gap {1e3 * gaps[-1]:.1f} ms, 99 % of gaps under {1e3 * gaps[int(0.99 * len(gaps))]:.1f} ms"
             )
 
 
@@ -138,9 +149,10 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=32, help="at once")
     parser.add_argument("--record-tokens", action="store_true", help="with interaction.record_tokens")
     parser.add_argument("--category", choices=CATEGORIES, default="multi_turn_long_context")
+    parser.add_argument("--environment", metavar="FILE", help="tools of one's own, in place of a category")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    blocking(arguments.category, arguments.episodes, arguments.record_tokens)
+    blocking(arguments.category, arguments.environment, arguments.episodes, arguments.record_tokens)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ If the engine or whoever plays the user fails, the episode is played again. If t
 trajectory: verl trains on the siblings, and a dead engine is never mistaken for a reward of 0.
 
 All episodes of a worker share one event loop. Loading tasks, decoding, parsing, calls and gold run in one other thread;
-more threads would not be faster. `benchmarks/bench_agent_loop.py --blocking` measures what is left.
+more threads would not be faster. `benchmarks/bench_agent_loop.py --blocking` measures what is left. Conversations whose
+environment waits for something outside have threads of their own, `interaction.waiting` a worker.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
 
+from interaction.boundary import ToolUnavailable
 from interaction.conversation import Conversation, Reply
 from interaction.environment import DEFAULT, UserFault, load_tasks, part_of, register, task_of
 from interaction.episode_file import path_of
@@ -44,7 +46,7 @@ MIN_REPLY_TOKENS = 16
 """An episode with less room than this ends: no reply of any protocol fits."""
 
 ENGINE_ATTEMPTS = 3
-"""How often an episode is played when the engine, or whoever plays the user, fails under it."""
+"""How often an episode is played when the engine, a service of its tools, or whoever plays the user fails under it."""
 
 _ENVIRONMENT = ThreadPoolExecutor(1, "environment")
 _T = TypeVar("_T")
@@ -52,6 +54,11 @@ _T = TypeVar("_T")
 
 async def _aside(function: Callable[..., _T], *args: Any) -> _T:
     return await asyncio.get_running_loop().run_in_executor(_ENVIRONMENT, function, *args)
+
+
+@cache
+def _waiting(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "waiting")
 
 
 @cache
@@ -103,6 +110,14 @@ def require_sound(out: TokenOutput, last_id: int, max_tokens: int) -> None:
         raise EngineFault(f"{len(log_probs)} log-probabilities returned for {len(ids)} tokens")
 
 
+FAULTS: dict[type[Exception], str] = {
+    EngineFault: "engine_faults",
+    ToolUnavailable: "tool_faults",
+    UserFault: "user_faults",
+}
+"""What is no doing of the model's -> how it is counted."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Vocabulary:
     last_id: int
@@ -146,11 +161,18 @@ class _Episode:
     messages: list[Message] = field(default_factory=list)
     request_id: str = field(default_factory=lambda: uuid4().hex)
     """One for the whole episode: sticky routing, so that the prefix cache works."""
+    pool: ThreadPoolExecutor = _ENVIRONMENT
+    """Where its environment works."""
     engine_fields: dict[str, Any] = field(default_factory=dict)
     """What the engine says beside tokens: of its last reply, but the first weight version."""
 
     def room(self) -> int:
         return self.budget.room(len(self.trajectory.prompt), len(self.trajectory))
+
+    async def play(self, function: Callable[..., _T], *args: Any) -> _T:
+        """What the environment does, in its own thread."""
+        with self.clock.waiting("environment"):
+            return await asyncio.get_running_loop().run_in_executor(self.pool, function, *args)
 
 
 class ConversationAgentLoop(AgentLoopBase):
@@ -168,10 +190,10 @@ class ConversationAgentLoop(AgentLoopBase):
                 `global_steps` come from verl.
 
         Returns:
-            One trajectory, or an empty list when engine or user failed `ENGINE_ATTEMPTS` times.
+            One trajectory, or an empty list when engine, tools or user failed `ENGINE_ATTEMPTS` times.
         """
         fault: Exception | None = None
-        faults = {"engine_faults": 0, "user_faults": 0}
+        faults = dict.fromkeys(FAULTS.values(), 0)
         clock = Clock()
         for _ in range(ENGINE_ATTEMPTS):
             try:
@@ -179,9 +201,9 @@ class ConversationAgentLoop(AgentLoopBase):
                 output.extra_fields.update(faults)
                 output.record_header.update(faults)
                 return output
-            except (EngineFault, UserFault) as error:
+            except (EngineFault, ToolUnavailable, UserFault) as error:
                 fault = error
-                faults["engine_faults" if isinstance(error, EngineFault) else "user_faults"] += 1
+                faults[FAULTS[type(error)]] += 1
                 logger.warning("fault in %s: %s", kwargs["extra_info"], error)
             except Exception as error:
                 fault = error
@@ -199,7 +221,7 @@ class ConversationAgentLoop(AgentLoopBase):
                 await self._converse(episode, sampling_params)
                 return self._output(episode, row)
             finally:
-                _ENVIRONMENT.submit(episode.conversation.close)  # behind a call that may still run
+                episode.pool.submit(episode.conversation.close)  # in the one thread behind a call that may still run
         finally:
             ConversationAgentLoop.live -= 1
 
@@ -215,14 +237,13 @@ class ConversationAgentLoop(AgentLoopBase):
             seconds=settings.engine_timeout,
         )
         conversation = Conversation(task_of(extra_info), protocol=protocol, **_plain(settings[extra_info["split"]]))
-        return _Episode(conversation, _vocabulary(self.tokenizer), budget, clock)
+        pool = _waiting(settings.get("waiting", 64)) if conversation.waits else _ENVIRONMENT
+        return _Episode(conversation, _vocabulary(self.tokenizer), budget, clock, pool=pool)
 
     async def _converse(self, episode: _Episode, sampling_params: dict[str, Any]) -> None:
         """Model and environment in turns, until the conversation is done or has no more room."""
-        conversation, clock = episode.conversation, episode.clock
-        with clock.waiting("environment"):
-            reply = await _aside(conversation.begin)
-        reply = await self._ask_user(episode, reply)
+        conversation = episode.conversation
+        reply = await self._ask_user(episode, await episode.play(conversation.begin))
         if reply.done:
             raise RuntimeError(f"{conversation.task.id} could not be begun: {conversation.record().fault}")
         episode.messages = await _aside(episode.vocabulary.plain.messages, reply.messages)
@@ -231,13 +252,12 @@ class ConversationAgentLoop(AgentLoopBase):
             said, cut, seconds = await self._ask(episode, sampling_params)
             span = episode.trajectory.add_step(conversation.turn, said.token_ids, said.log_probs)
             place = span.start, span.end
-            with clock.waiting("environment"):
-                text, reply = await _aside(self._hear, conversation, said.token_ids, cut, place, round(seconds, 4))
+            text, reply = await episode.play(self._hear, conversation, said.token_ids, cut, place, round(seconds, 4))
             reply = await self._ask_user(episode, reply)
             if reply.done:
                 return
             if not await self._tell(episode, text, reply.messages):
-                await _aside(conversation.stop, StopReason.max_tokens)
+                await episode.play(conversation.stop, StopReason.max_tokens)
                 return
 
     async def _ask_user(self, episode: _Episode, reply: Reply) -> Reply:
@@ -254,8 +274,7 @@ class ConversationAgentLoop(AgentLoopBase):
             before = clock.user
             with clock.waiting("user"):
                 words = await user.say(reply.ask)
-            with clock.waiting("environment"):
-                reply = await _aside(conversation.hear, words, round(clock.user - before, 4))
+            reply = await episode.play(conversation.hear, words, round(clock.user - before, 4))
         return reply
 
     async def _ask(self, episode: _Episode, sampling_params: dict[str, Any]) -> tuple[TokenOutput, bool, float]:

@@ -7,6 +7,9 @@ A thread cannot be ended from outside. A late one is asked to end (SystemExit is
 left behind. With `MOST_HANGING` left, a call waits its time limit for one of them to end; then this process ends. Where
 the code lets no other thread run (a regular expression that backtracks for ever), the process ends `GRACE` seconds
 after the limit and prints where it stood.
+
+Of code that waits for a service, coroutines run in one event loop of their own. A late one is cancelled; if the loop
+does not answer then, because a coroutine never yields, another takes its place, and what ran beside it is tried again.
 """
 
 import asyncio
@@ -14,8 +17,11 @@ import ctypes
 import faulthandler
 import os
 import time
-from collections.abc import Awaitable, Callable
-from threading import Lock, Thread
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
+from inspect import isawaitable
+from threading import Event, Lock, Thread
 from traceback import walk_tb
 from typing import Any
 
@@ -25,8 +31,13 @@ CALL_SECONDS = 30.0
 """For a call of an environment, where no setting says otherwise."""
 LOAD_SECONDS = 300.0
 """For importing an environment and making its tasks."""
-MOST_HANGING = 3
+MOST_HANGING, MOST_WAITING = 3, 256
+"""Late threads of code that computes, and of code that waits."""
 GRACE = 30.0
+ANSWER_SECONDS = 1.0
+"""Within which an event loop answers in which nothing hangs."""
+PAUSES = (0.5, 2.0, 8.0)
+"""Seconds before a service is asked again."""
 MODULE = "user_file_"
 """How the modules begin that users' files are loaded as."""
 
@@ -37,6 +48,10 @@ class UserCodeError(RuntimeError):
 
 class Hangs(UserCodeError):
     """It has not returned in time."""
+
+
+class ToolUnavailable(RuntimeError):
+    """A service behind the tools does not answer: the episode is played again, and then dropped. It is never scored."""
 
 
 def raised(error: BaseException) -> str:
@@ -56,20 +71,18 @@ def how(error: BaseException) -> str:
     return str(error) if isinstance(error, Hangs) else f"raises {raised(error)}"
 
 
-def call(function: Callable[..., Any], seconds: float, /, *args: Any, **kwargs: Any) -> Any:
+def call(function: Callable[..., Any], seconds: float, /, *args: Any, most: int = MOST_HANGING, **kwargs: Any) -> Any:
     """What the function returns.
+
+    Args:
+        most: late threads of such calls, of which the next ends this process.
 
     Raises:
         Exception: what the function raised.
         UserCodeError: it raised what is no Exception, or has not returned within `seconds` (`Hangs`).
     """
-    _wait_for_room(seconds)
-    _running.append(seconds)
-    before = _watched
-    if max(_running) > before:
-        _put_off()
-    if not before:
-        Thread(target=_watch, name="watch of user code", daemon=True).start()
+    late = _late.setdefault(most, [])
+    _wait_for_room(late, most, seconds)
     found: list[tuple[BaseException | None, Any]] = []
     process = os.getpid()
 
@@ -82,23 +95,129 @@ def call(function: Callable[..., Any], seconds: float, /, *args: Any, **kwargs: 
             os._exit(0)  # a copy of this process that the code has forked
 
     thread = Thread(target=work, name="user code", daemon=True)
-    try:
-        thread.start()
-        thread.join(seconds)
-        if not found:
-            _late.append(thread)
-            raise Hangs(f"has not returned within {seconds:g} s")
-    except BaseException:  # Ctrl-C too
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
-        raise
-    finally:
-        _running.remove(seconds)
-    error, value = found[0]
+    with _watched_for(seconds):
+        try:
+            thread.start()
+            thread.join(seconds)
+            if not found:
+                late.append(thread)
+                raise Hangs(f"has not returned within {seconds:g} s")
+        except BaseException:  # Ctrl-C too
+            _end(thread)
+            raise
+    return _what(*found[0])
+
+
+def _what(error: BaseException | None, value: Any) -> Any:
     if error is None:
         return value
     if isinstance(error, Exception):
         raise error
     raise UserCodeError(raised(error)) from error
+
+
+def _end(thread: Thread) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
+
+
+def waited(function: Callable[..., Any], seconds: float, /, *args: Any, **kwargs: Any) -> Any:
+    """As `call`, for code that waits: what it returns is awaited within the same time, if it is a coroutine."""
+    until = time.monotonic() + seconds
+    value = call(function, seconds, *args, most=MOST_WAITING, **kwargs)
+    return awaited(value, max(until - time.monotonic(), 0.0), seconds) if isawaitable(value) else value
+
+
+def awaited(coroutine: Awaitable[Any], left: float, seconds: float) -> Any:
+    """What a coroutine returns, which runs in the event loop of all such. Raises as `call` does.
+
+    Raises:
+        ToolUnavailable: another coroutine has stopped that loop.
+    """
+
+    async def work() -> tuple[BaseException | None, Any]:
+        try:
+            return None, await coroutine
+        except BaseException as error:  # SystemExit would end the loop
+            return error, None
+
+    with _watched_for(seconds):
+        host = _host()
+        future = asyncio.run_coroutine_threadsafe(work(), host.loop)
+        host.running.add(future)
+        try:
+            found = future.result(left)
+        except CancelledError as error:
+            raise UserCodeError("raises CancelledError") from error
+        except TimeoutError as error:
+            future.cancel()
+            host.require_answer()
+            raise Hangs(f"has not returned within {seconds:g} s") from error
+        finally:
+            host.running.discard(future)
+    if isinstance(found[0], asyncio.CancelledError):
+        raise UserCodeError("raises CancelledError") from found[0]
+    return _what(*found)
+
+
+class _Host:
+    """An event loop for users' coroutines, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop, self.running, self.process = asyncio.new_event_loop(), set[Future[Any]](), os.getpid()
+        self.thread = Thread(target=self._work, name="coroutines of user code", daemon=True)
+        self.thread.start()
+
+    def _work(self) -> None:
+        try:
+            self.loop.run_forever()
+        except BaseException:  # a task that a coroutine has begun raised SystemExit, or `require_answer` did
+            pass
+        self._give_up()
+
+    def require_answer(self) -> None:
+        """Let another take its place if it does not answer."""
+        there = Event()
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(there.set)
+        if not there.wait(ANSWER_SECONDS):
+            self._give_up()
+            _end(self.thread)
+
+    def _give_up(self) -> None:
+        global _hosting
+        with _lock:
+            _hosting = None if _hosting is self else _hosting
+        for future in [*self.running]:
+            with suppress(Exception):
+                future.set_exception(ToolUnavailable("a coroutine beside it has stopped the event loop"))
+
+
+def _host() -> _Host:
+    global _hosting
+    with _lock:
+        if _hosting is None or _hosting.process != os.getpid():
+            _hosting = _Host()
+        return _hosting
+
+
+def patiently(work: Callable[[], Any], kinds: tuple[type[Exception], ...] = (), once: bool = False) -> Any:
+    """What work with a service gives, which is tried again after `PAUSES` where the service fails.
+
+    Args:
+        kinds: what is raised then, beside `ToolUnavailable` and `Hangs`.
+        once: not to try it again.
+
+    Raises:
+        ToolUnavailable: the service does not answer.
+    """
+    failures: tuple[type[Exception], ...] = (ToolUnavailable, Hangs, *kinds)
+    for pause in (*PAUSES, None):
+        try:
+            return work()
+        except failures as error:
+            if once or pause is None:
+                raise ToolUnavailable(raised(error)) from error
+        time.sleep(pause)
 
 
 async def call_async(function: Callable[..., Awaitable[Any]], seconds: float, /, *args: Any, **kwargs: Any) -> Any:
@@ -115,52 +234,78 @@ async def call_async(function: Callable[..., Awaitable[Any]], seconds: float, /,
 
 
 class Limited:
-    """An object of the user's: whatever it is asked for is a call with a limit, and is named where it fails."""
+    """An object of the user's: whatever it is asked for is a call with a limit, and is named where it fails.
 
-    def __init__(self, of: Any, seconds: float) -> None:
-        self._of, self._seconds = of, seconds
+    One that waits is asked again where its service fails, but for methods and functions in its `ONCE`.
+    """
+
+    def __init__(self, of: Any, seconds: float, waits: bool = False) -> None:
+        self._of, self._seconds, self._waits = of, seconds, waits
 
     def __getattr__(self, name: str) -> Any:
         if name == "over":  # an attribute, or a property
             return self._call(name, lambda: self._of.over)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            function = f"{args[0].name!r}"[:80] if name == "call" else ""
-            return self._call(f"{name}({function})", lambda: getattr(self._of, name)(*args, **kwargs))
+            function = args[0].name if name == "call" else ""
+            once = {name, function} & {*getattr(self._of, "ONCE", ())}
+            shown = f"{function!r}"[:80] if function else ""
+            return self._call(f"{name}({shown})", lambda: getattr(self._of, name)(*args, **kwargs), bool(once))
 
         return method
 
-    def _call(self, name: str, function: Callable[[], Any]) -> Any:
+    def _call(self, name: str, function: Callable[[], Any], once: bool = False) -> Any:
         try:
+            if self._waits:
+                kinds = getattr(self._of, "UNAVAILABLE", ())
+                return patiently(lambda: waited(function, self._seconds), kinds, once)
             value = call(function, self._seconds)
-        except UserCodeError as error:
+        except (UserCodeError, ToolUnavailable) as error:
             raise type(error)(f"{name}: {error}") from error
         if hasattr(type(value), "__await__"):
-            raise UserCodeError(f"{name}: {getattr(value, '__qualname__', value)} is async, and nothing awaits it")
+            raise UserCodeError(
+                f"{name}: {getattr(value, '__qualname__', value)} is async; its class needs WAITS = True"
+            )
         return value
 
 
-_late: list[Thread] = []
+_late: dict[int, list[Thread]] = {}
+_hosting: _Host | None = None
 _running: list[float] = []  # limits
 _watched = 0.0  # the longest of them, when `_put_off` was called last
 _lock = Lock()
 
 
 def _forked() -> None:
-    global _watched, _lock
+    global _watched, _lock, _hosting
     _running.clear()
-    _watched, _lock = 0.0, Lock()
+    _watched, _lock, _hosting = 0.0, Lock(), None
 
 
 os.register_at_fork(before=faulthandler.cancel_dump_traceback_later, after_in_child=_forked)
 
 
-def _wait_for_room(seconds: float) -> None:
+@contextmanager
+def _watched_for(seconds: float) -> Iterator[None]:
+    """While code runs, this process ends if nothing else runs for longer."""
+    _running.append(seconds)
+    try:
+        before = _watched
+        if max(_running) > before:
+            _put_off()
+        if not before:
+            Thread(target=_watch, name="watch of user code", daemon=True).start()
+        yield
+    finally:
+        _running.remove(seconds)
+
+
+def _wait_for_room(late: list[Thread], most: int, seconds: float) -> None:
     end = time.monotonic() + seconds
-    while len(_late) >= MOST_HANGING:
-        _late[:] = [thread for thread in _late if thread.is_alive()]
+    while len(late) >= most:
+        late[:] = [thread for thread in late if thread.is_alive()]
         if time.monotonic() > end:
-            line = f"{len(_late)} calls of a user's code hang: none has returned within {seconds:g} s more. "
+            line = f"{len(late)} calls of a user's code hang: none has returned within {seconds:g} s more. "
             os.write(2, f"{line}This process ends; if the code is only slow, raise its time limit\n".encode())
             os._exit(1)
         time.sleep(0.01)

@@ -10,9 +10,10 @@ It knows nothing of tokens, engines or rewards, and does no input or output:
 
 Where a model plays the user too, a reply asks for its words (`Reply.ask`), and `hear` takes them.
 
-Whatever a model writes, `reply` does not raise. `hear` raises `UserFault` for words that the environment cannot use:
-the caller plays the episode again. A fault inside the environment is logged and ends the episode with
-`environment_error`. Otherwise only misuse of this class raises.
+Whatever a model writes, `reply` does not raise. `hear` raises `UserFault` for words that the environment cannot use,
+and any method `ToolUnavailable` where a service behind the tools fails: the caller plays the episode again. Another
+fault inside the environment is logged and ends the episode with `environment_error`. Otherwise only misuse of this
+class raises.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
-from .boundary import Hangs, UserCodeError, raised
+from .boundary import Hangs, ToolUnavailable, UserCodeError, raised
 from .call import Call
-from .environment import AskUser, Environment, EnvironmentBase, Request, Task, UserFault, opened, read_options
+from .environment import AskUser, Environment, EnvironmentBase, Request, Task, UserFault, opened, read_options, waits
 from .masked import masked
 from .outcome import ToolResult, Verdicts
 from .policy import TurnPolicy
@@ -88,6 +89,11 @@ class Conversation:
     @property
     def done(self) -> bool:
         return self.stop_reason is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether its environment waits for something outside: other conversations then go on in other threads."""
+        return waits(self.task)
 
     @property
     def asks(self) -> bool:
@@ -231,9 +237,10 @@ class Conversation:
 
     def _guarded(self, step: Callable[[Any], Reply], passing: tuple[type[Exception], ...] = ()) -> Reply:
         """The reply of `step(environment)`. A fault of the environment ends the episode; `passing` are raised."""
+        not_ours: tuple[type[Exception], ...] = (*passing, ToolUnavailable)
         try:
             return step(self._environment)
-        except passing:
+        except not_ours:
             raise
         except Exception as fault:
             self._note(fault, f"turn {self.turn}")
@@ -289,16 +296,21 @@ class Conversation:
         calls: list[CallRecord] = []
         facts: dict[str, Any] = {}
         try:
-            for call in parsed.calls:
-                calls.append(self._execute(environment, call))
+            if len(parsed.calls) > 1 and isinstance(environment, EnvironmentBase) and environment.parallel:
+                calls += map(self._kept_call, parsed.calls, environment.call_all(parsed.calls))
+            else:
+                for call in parsed.calls:
+                    calls.append(self._execute(environment, call))
             facts = dict(environment.facts())
         finally:
             self._keep(text, parsed, tuple(calls), facts)
         return [call.result if call.shown is None else call.shown for call in calls]
 
     def _execute(self, environment: Environment, call: Call) -> CallRecord:
-        arguments = deepcopy(call.arguments)  # an environment may keep lists it is given, and change them later
-        result = environment.call(call)
+        given = replace(call, arguments=deepcopy(call.arguments))  # an environment may keep lists and change them later
+        return self._kept_call(given, environment.call(call))
+
+    def _kept_call(self, call: Call, result: ToolResult) -> CallRecord:
         if not isinstance(result, ToolResult) or not isinstance(result.text, str):
             raise TypeError(f"call() gave {type(result).__name__}; expected a ToolResult with a text")
         shown = cut(result.text, self.policy.max_result_chars)
@@ -306,7 +318,7 @@ class Conversation:
             shown = f"{shown} Hint: {result.hint}"
         return CallRecord(
             name=call.name,
-            arguments=arguments,
+            arguments=call.arguments,
             result=result.text,
             shown=None if shown == result.text else shown,
             error=None if result.error is None else str(result.error),

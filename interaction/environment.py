@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
+from inspect import iscoroutinefunction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
@@ -107,7 +108,10 @@ class UserWords:
 
 
 class Environment(Protocol):
-    """One attempt at a task: single use, synchronous, without input or output.
+    """One attempt at a task: single use.
+
+    One that waits, for a service or a file, has coroutines among its methods, or a class with `WAITS = True`; then its
+    plain methods may wait too. What all others do is computed at once, in one thread.
 
     A conversation calls `begin` first; then for each message of the model `call` for each of its calls, or `answer`.
     Whatever a model does is answered in the results; what is raised is a fault of the environment and ends the episode.
@@ -159,6 +163,12 @@ class EnvironmentBase:
     """What most environments have in common: nothing ends early, the user is scripted, nothing is to be freed."""
 
     over: StopReason | None = None
+    parallel = False
+    """Whether calls of one message run beside each other."""
+
+    def call_all(self, calls: Sequence[Call]) -> Sequence[ToolResult]:
+        """Runs the calls of one message beside each other; where `parallel`."""
+        raise NotImplementedError
 
     def facts(self) -> Facts:
         """None."""
@@ -249,10 +259,38 @@ def task_of(extra_info: Mapping[str, Any]) -> Task:
 
 
 def opened(task: Task, options: Mapping[str, Any], seconds: float = CALL_SECONDS) -> Any:
-    """A fresh attempt at a task. Of a user's code, every call has this limit, and raises Exceptions only."""
+    """A fresh attempt at a task. Of a user's code, every call has this limit, and raises Exceptions only.
+
+    A task that waits and has a method `attempt(seconds)` limits what it calls itself.
+    """
     if not is_own_code(task.environment):
         return task.open(**options)
-    return Limited(Limited(task, seconds).open(**options), seconds)
+    waiting = waits(task)
+    if waiting and (attempt := getattr(task, "attempt", None)) is not None:
+        return attempt(seconds)
+    made = Limited(task, seconds, waiting).open(**options)
+    if not waiting and waits_by_class(type(made), *ATTEMPT):
+        _waiting.add(task.environment)
+    return Limited(made, seconds, waits(task))
+
+
+ATTEMPT = ("begin", "call", "answer", "hear", "cut", "facts", "verdicts", "close")
+"""Methods of an attempt."""
+_waiting: set[str] = set()
+"""Environments of which an attempt has shown that they wait."""
+
+
+def waits(task: Task) -> bool:
+    """Whether attempts at a task wait for something outside; of a class by hand, before the first, if it says so."""
+    said = getattr(task, "waits", None)
+    return task.environment in _waiting or waits_by_class(type(task), "open") if said is None else bool(said)
+
+
+def waits_by_class(kind: type, *methods: str) -> bool:
+    """Whether a class says that it waits, or one of these methods is a coroutine function."""
+    return bool(getattr(kind, "WAITS", False)) or any(
+        iscoroutinefunction(getattr(kind, name, None)) for name in methods
+    )
 
 
 def part_of(extra_info: Mapping[str, Any]) -> str:

@@ -14,20 +14,33 @@
 
 A turn passes if the state is that of a fresh object on which gold's calls of this turn and of those before were made.
 Where gold's calls of a turn change nothing, their results must also be among those that the model saw in that turn.
-Where gold makes no call, the model must refuse in words.
+Where gold makes no call, the model must refuse in words. With `check`, a function of the user's judges instead.
 
 States are compared by the class's `__eq__`, else by what its `state()` returns, else by its attributes, floats up to
 a rounding (`interaction.values`). Attempts do not share an object, but each call runs in a thread of its own:
 `sqlite3.connect(..., check_same_thread=False)`.
+
+A class whose tools are coroutines, or that says `WAITS = True`, waits for something outside. Its conversations run
+beside each other, its object is made with the first call, gold's calls are made once a task and process, and what a
+service fails to do is done again (`interaction.boundary.patiently`). The class may have, beside `WAITS`:
+
+    ONCE = ("pay",)                          methods that are not repeated within an attempt
+    PARALLEL = True                          calls of one message run beside each other
+    UNAVAILABLE = (httpx.TransportError,)    what says that the service, not the call, has failed
 """
 
+import atexit
 import inspect
 import json
+import logging
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
+from threading import Lock
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, get_type_hints
 
@@ -35,9 +48,10 @@ from docstring_parser import parse
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
+from interaction.boundary import CALL_SECONDS, ToolUnavailable, UserCodeError, patiently, raised, waited
 from interaction.call import Call
 from interaction.contract import ContractError
-from interaction.environment import EnvironmentBase, GoldMessage, Part, Request
+from interaction.environment import EnvironmentBase, GoldMessage, Part, Request, waits_by_class
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.protocol.docs import compact_json, documented
 from interaction.record import StopReason
@@ -45,11 +59,15 @@ from interaction.refusal import is_refusal
 from interaction.user_file import FromText
 from interaction.values import ADVICE, in_json, same, same_state
 
-__all__ = ["Call", "ToolEnvironment", "ToolTask"]
+__all__ = ["Call", "Made", "ToolEnvironment", "ToolTask", "ToolUnavailable"]
 
-NO_TOOLS = ("reset", "state")
+logger = logging.getLogger(__name__)
+
+NO_TOOLS = ("reset", "setup", "state", "check", "check_episode", "teardown", "close")
 """Public methods that are not offered to the model."""
 ANSWER = "Done."
+AT_ONCE = 16
+"""Calls of one message that run beside each other."""
 NO_TOOLS_OF = {*sys.stdlib_module_names, "pydantic", "typing_extensions"} - {"functools"}
 """Modules whose methods and objects in a class are no tools: those of BaseModel, or an alias such as Literal["C"]."""
 
@@ -64,8 +82,8 @@ class ToolTask:
     tools: Callable[..., Any]
     """The class. An object is made without arguments, then gets `start` by its method `reset`, as TRL does with a row
     of its data set; without such a method, `start` are the arguments with which it is made."""
-    turns: Sequence[tuple[str, Sequence[Call]]]
-    """For each turn, the user's words and gold's calls."""
+    turns: Sequence[tuple[str, Sequence[Call]] | str]
+    """For each turn, the user's words and gold's calls; of a task with `check` the words alone will do."""
     start: Mapping[str, Any] = field(default_factory=dict)
     part: Part = "train"
     category: str = "tools"
@@ -73,17 +91,49 @@ class ToolTask:
     """Tasks of one cluster stay on one side of a split; the id, if it is empty."""
     policy: str = ""
     """Rules of the domain, for the system prompt."""
+    check: Callable[..., Any] | None = None
+    """In place of gold, plain or async: `check(object, turn, calls, words)` at the end of each turn, numbered from 0,
+    with what the model called in it (`Made`) and its last words. 1 or True passes; a smaller number is that share of
+    the turn. Without it, a method `check(turn, calls, words)` of the class."""
+    check_episode: Callable[..., Any] | None = None
+    """`check_episode(object, calls, words)` at the end, with all calls; it has to pass beside the turns."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cluster", self.cluster or self.id)
 
+    @property
+    def said(self) -> list[tuple[str, Sequence[Call]]]:
+        """For each turn the user's words and gold's calls; none where the words stand alone."""
+        return [(turn, ()) if isinstance(turn, str) else (turn[0], turn[1]) for turn in self.turns]
+
+    @property
+    def waits(self) -> bool:
+        """Whether attempts wait for something outside."""
+        kind = self.kind()
+        checks = inspect.iscoroutinefunction(self.check) or inspect.iscoroutinefunction(self.check_episode)
+        return checks or _kind_waits(kind or type(self.tools))
+
+    @property
+    def checked(self) -> bool:
+        """Whether something else than gold judges."""
+        return bool(self.check or self.check_episode or hasattr(self.kind(), "check"))
+
+    def kind(self) -> type | None:
+        """The class, as far as it can be known before there is an object."""
+        made = self.tools.func if isinstance(self.tools, partial) else self.tools
+        return made if isinstance(made, type) else None
+
     def open(self) -> "ToolEnvironment":
         """A fresh attempt. Raises ContractError where the class cannot be used, or two fresh objects of it differ."""
-        return ToolEnvironment(self)
+        return WaitingTools(self) if self.waits else ToolEnvironment(self)
+
+    def attempt(self, seconds: float) -> "ToolEnvironment":
+        """A fresh attempt of a class that waits, each of whose calls has this limit."""
+        return WaitingTools(self, seconds)
 
     def gold(self) -> Iterator[GoldMessage]:
-        """Each of gold's calls in a message of its own, and an answer at the end of each turn."""
-        for _, calls in self.turns:
+        """Each of gold's calls in a message of its own, an answer at the end of each turn; nothing if it is unknown."""
+        for _, calls in () if any(isinstance(turn, str) for turn in self.turns) else self.said:
             yield from (GoldMessage(calls=(call,)) for call in calls)
             yield GoldMessage(answer=ANSWER)
 
@@ -97,7 +147,7 @@ class ToolTask:
 
     def shared_by_attempts(self) -> dict[str, bytes]:
         """What objects of the class have in common, as far as it can be written down: globals, attributes, defaults."""
-        kind = type(self.fresh())
+        kind = self.kind() or type(self.fresh())
         own, found = sys.modules[kind.__module__], dict[str, Any]()
         imported = (item for item in vars(own).values() if isinstance(item, ModuleType))
         for module in (own, *(item for item in imported if isinstance(item.__loader__, FromText))):
@@ -118,26 +168,73 @@ def _written(value: Any) -> bytes:
         return b"".join(map(_written, [*parts]))
 
 
+class Made(NamedTuple):
+    """A call of the model's, for `check`."""
+
+    name: str
+    arguments: dict[str, Any]
+    """With defaults, where the call fits the function."""
+    value: Any
+    """What it returned, in JSON's types; None where there is an error."""
+    error: str | None
+    """What the model read in its place."""
+
+
+Ran = tuple[ToolResult, dict[str, Any], Any]
+"""The result of a call, its arguments with their defaults, and its value in JSON."""
+
+
 class ToolEnvironment(EnvironmentBase):
     """One attempt: the object that the model's calls change, and one on which gold's calls are made."""
 
     def __init__(self, task: ToolTask) -> None:
-        self.task, self.passed = task, list[bool]()
-        self.object, self.expected = task.fresh(), task.fresh()
-        self.functions = tools_of(self.object.__class__)
-        if not same_state(self.object, self.expected):
-            kind = type(self.object).__name__
-            raise ContractError(f"two fresh objects of {kind} differ, so that no state can be judged; {ADVICE}")
-        self._gold, self._seen = self._next_gold(), list[Any]()
+        self.task, self.passed, self.shares = task, list[bool | None](), list[float | None]()
+        self.episode: float | None = None
+        self._open, self._calls, self._seen = list[Any](), list[Made](), list[Any]()
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        self.object = self._fresh(self._open)
+        kind: Any = type(self.object)
+        self.functions = tools_of(kind)
+        if not self.task.checked:
+            self.expected = self._fresh(self._open)
+            if not same_state(self.object, self.expected):
+                raise ContractError(
+                    f"two fresh objects of {kind.__name__} differ, so that no state can be judged; {ADVICE}"
+                )
+        self._begin_turn()
+
+    def _do(self, function: Callable[..., Any], *args: Any, once: bool = False, **kwargs: Any) -> Any:
+        """A call of the user's code."""
+        return function(*args, **kwargs)
+
+    def _fresh(self, owner: list[Any]) -> Any:
+        """An object as the task begins with, set up; `owner` closes it."""
+        made = self._do(self.task.tools, **({} if hasattr(self.task.tools, "reset") else self.task.start))
+        owner.append(made)
+        if hasattr(made, "reset"):
+            self._do(made.reset, **self.task.start)
+        if hasattr(made, "setup"):
+            self._do(made.setup)
+        return made
 
     def begin(self) -> Request:
         """The first turn's words, and all functions."""
-        return Request(self.task.turns[0][0], [tool.schema for tool in self.functions.values()], self.task.policy)
+        return Request(self.task.said[0][0], [tool.schema for tool in self.functions.values()], self.task.policy)
 
     def call(self, call: Call) -> ToolResult:
         """Runs a method, after its arguments were checked against its type hints."""
-        result, arguments, value = _run(self.object, self.functions, call)
+        return self._note(call, self._run(self.object, call))
+
+    def _note(self, call: Call, ran: Ran) -> ToolResult:
+        result, arguments, value = ran
         self._seen += [value] if result.error is None else []
+        self._calls.append(Made(call.name, arguments or call.arguments, value, result.text if result.error else None))
         found = next((number for number, gold in self._gold.items() if gold == (call.name, arguments)), None)
         if found is not None:
             del self._gold[found]
@@ -147,44 +244,248 @@ class ToolEnvironment(EnvironmentBase):
         """Judges the turn and gives the next one."""
         self._judge(text)
         if len(self.passed) == len(self.task.turns):
+            self._judge_episode(text)
             return None
-        self._gold, self._seen = self._next_gold(), []
-        return Request(self.task.turns[len(self.passed)][0])
+        self._begin_turn()
+        return Request(self.task.said[len(self.passed)][0])
 
     def cut(self, reason: StopReason) -> bool:
         """Judges the turn as it stands."""
-        self._judge()
+        self._judge("")
+        self._judge_episode("")
         return True
 
     def verdicts(self) -> Verdicts:
         """All turns; those that were not reached have not passed."""
-        passed = self.passed + [False] * (len(self.task.turns) - len(self.passed))
-        turns = [
-            TurnResult(words, ok, facts={"gold_calls": len(calls), "has_gold": bool(calls)})
-            for (words, calls), ok in zip(self.task.turns, passed, strict=True)
-        ]
-        return Verdicts(tuple(turns), all(passed))
+        alone = self.task.check_episode is not None and not self._checks_turns()
+        left = len(self.task.turns) - len(self.passed)
+        turns = []
+        for (words, calls), ok, share in zip(
+            self.task.said,
+            [*self.passed, *[None if alone else False] * left],
+            [*self.shares, *[None] * left],
+            strict=True,
+        ):
+            facts = {"gold_calls": len(calls), "has_gold": bool(calls) or self.task.checked}
+            turns.append(TurnResult(words, ok, facts=facts if share is None else facts | {"share": share}))
+        whole = not left and False not in self.passed and (self.task.check_episode is None or self.episode == 1)
+        return Verdicts(tuple(turns), whole, {} if self.episode is None else {"episode": self.episode})
 
-    def _next_gold(self) -> dict[int, tuple[str, dict[str, Any]]]:
-        """Makes gold's calls of the next turn: number -> name and arguments, defaults included, of each."""
-        before, made = self.task.fresh(), {}
-        for _, calls in self.task.turns[: len(self.passed)]:
-            for call in calls:
-                _run(before, self.functions, call)
-        results = []
-        for number, call in enumerate(self.task.turns[len(self.passed)][1]):
-            result, arguments, value = _run(self.expected, self.functions, call)
+    def close(self) -> None:
+        """Ends each object once: `teardown`, then `close`. A fault of one keeps none of the others."""
+        while self._open:
+            self._end(self._open.pop())
+
+    def _end(self, made: Any) -> None:
+        for name in ("teardown", "close"):
+            try:
+                if hasattr(made, name):
+                    self._do(getattr(made, name), once=True)
+            except Exception as error:
+                logger.error("%s.%s in %s: %s", type(made).__name__, name, self.task.id, raised(error))
+
+    def _begin_turn(self) -> None:
+        self._seen, self._from = list[Any](), len(self._calls)
+        self._gold, calls = dict[int, tuple[str, dict[str, Any]]](), self.task.said[len(self.passed)][1]
+        for number, call in enumerate(calls):
+            wrong, found = checked(self.functions, call)
+            if wrong is not None:
+                raise ContractError(f"gold's call {str(call)[:200]} gives an error: {wrong.text[:200]}")
+            self._gold[number] = call.name, found.bound
+        self._asked_for = [] if self.task.checked else self._gold_results(calls)
+
+    def _gold_results(self, calls: Sequence[Call]) -> list[Any]:
+        """Makes gold's calls of the turn; what the model must have seen."""
+        made = list[Any]()
+        try:
+            before = self._fresh(made)
+            for _, earlier in self.task.said[: len(self.passed)]:
+                self._make_gold(before, earlier)
+            results = self._make_gold(self.expected, calls)
+            return results if same_state(before, self.expected) else []
+        finally:
+            for one in made:
+                self._end(one)
+
+    def _make_gold(self, target: Any, calls: Sequence[Call]) -> list[Any]:
+        """The values of gold's calls. Raises ContractError where one fails."""
+        values = []
+        for call in calls:
+            result, _, value = self._run(target, call)
             if result.error:
                 raise ContractError(f"gold's call {str(call)[:200]} gives an error: {result.text[:200]}")
-            results.append(value)
-            made[number] = call.name, arguments
-        self._asked_for = results if same_state(before, self.expected) else []
-        return made
+            values.append(value)
+        return values
 
-    def _judge(self, said: str = "") -> None:
-        done = bool(self.task.turns[len(self.passed)][1]) or is_refusal(said, frozenset(self.functions))
-        found = all(any(same(value, seen) for seen in self._seen) for value in self._asked_for)
-        self.passed.append(done and found and same_state(self.object, self.expected))
+    def _checks_turns(self) -> bool:
+        return self.task.check is not None or hasattr(self.task.kind() or self.object, "check")
+
+    def _judge(self, said: str) -> None:
+        turn = len(self.passed)
+        if not self.task.checked:
+            done = bool(self.task.said[turn][1]) or is_refusal(said, frozenset(self.functions))
+            found = all(any(same(value, seen) for seen in self._seen) for value in self._asked_for)
+            self._keep(done and found and self._as_gold(turn))
+        elif self._checks_turns():
+            check = partial(self.task.check, self.object) if self.task.check else self.object.check
+            self._keep(None, share_of(self._do(check, turn, self._calls[self._from :], said), "check"))
+        else:
+            self._keep(None)
+
+    def _keep(self, passed: bool | None, share: float | None = None) -> None:
+        self.passed.append(passed if share is None else share == 1)
+        self.shares.append(share)
+
+    def _judge_episode(self, said: str) -> None:
+        if self.task.check_episode is not None:
+            value = self._do(self.task.check_episode, self.object, self._calls, said)
+            self.episode = share_of(value, "check_episode")
+
+    def _as_gold(self, turn: int) -> bool:
+        return same_state(self.object, self.expected)
+
+    def _run(self, target: Any, call: Call) -> Ran:
+        """Raises ContractError for a value that JSON has not, ToolUnavailable where a service fails."""
+        wrong, found = checked(self.functions, call)
+        if wrong is not None:
+            return wrong, {}, None
+        once = call.name in getattr(target, "ONCE", ())
+        try:
+            value = in_json(self._do(self.functions[call.name].run, target, call.name, found.given, once=once))
+            text = value if isinstance(value, str) else compact_json(value, allow_nan=False)
+        except ContractError as error:
+            raise ContractError(f"{type(target).__name__}.{call.name} returns {error}") from error
+        except (ToolUnavailable, UserCodeError):
+            raise
+        except getattr(target, "UNAVAILABLE", ()) as error:
+            raise ToolUnavailable(raised(error)) from error
+        except Exception as error:
+            return ToolResult(str(error) or type(error).__name__, ErrorKind.EXECUTION), {}, None
+        return ToolResult(text), found.bound, value
+
+
+def share_of(value: Any, name: str) -> float:
+    """What a check returned, as a share. Raises ContractError for another value than True, False or one from 0 to 1."""
+    if isinstance(value, bool | int | float) and 0 <= value <= 1:
+        return float(value)
+    raise ContractError(f"{name}() gives {value!r:.80}; expected True, False or a number from 0 to 1")
+
+
+class WaitingTools(ToolEnvironment):
+    """One attempt with a class that waits: its object is made with the first call, gold is kept for the process."""
+
+    def __init__(self, task: ToolTask, seconds: float = CALL_SECONDS) -> None:
+        self._seconds, self._making = seconds, Lock()
+        super().__init__(task)
+
+    def _start(self) -> None:
+        kind: Any = self.task.kind() or self.task.tools
+        self._unavailable, self.parallel = (
+            tuple(getattr(kind, "UNAVAILABLE", ())),
+            bool(getattr(kind, "PARALLEL", False)),
+        )
+        told = getattr(kind, "functions", None) if self.task.kind() is None else None  # of a server
+        self.functions = tools_of(kind) if told is None else self._do(told)
+        self._begin_turn()
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "object":
+            raise AttributeError(name)
+        with self._making:
+            if "object" not in vars(self):
+                self.object = self._fresh(self._open)
+        return self.object
+
+    def _do(self, function: Callable[..., Any], *args: Any, once: bool = False, **kwargs: Any) -> Any:
+        work = partial(waited, function, self._seconds, *args, **kwargs)
+        return patiently(work, self._unavailable, once)
+
+    def call_all(self, calls: Sequence[Call]) -> Sequence[ToolResult]:
+        """Runs calls beside each other, at most `AT_ONCE`."""
+        with ThreadPoolExecutor(min(len(calls), AT_ONCE)) as pool:
+            ran = [*pool.map(partial(self._run, self.object), calls)]
+        return [self._note(call, one) for call, one in zip(calls, ran, strict=True)]
+
+    def _gold_results(self, calls: Sequence[Call]) -> list[Any]:
+        return []  # they are made when the turn is judged
+
+    def _as_gold(self, turn: int) -> bool:
+        kept = _kept.setdefault(id(self.task), KeptGold(self.task))
+        wanted, asked_for = kept.of_turn(turn, self)
+        found = all(any(same(value, seen) for seen in self._seen) for value in asked_for)
+        return found and self._alike(self._state(self.object), wanted)
+
+    def _state(self, made: Any) -> Any:
+        """What is compared of an object: a copy of what `state()` returns, or the object itself."""
+        return [deepcopy(self._do(made.state))] if has_state(type(made)) else made
+
+    def _alike(self, one: Any, other: Any) -> bool:
+        return bool(self._do(same, one, other))
+
+
+class KeptGold:
+    """Gold of one task, made once in a process, as far as attempts have come."""
+
+    def __init__(self, task: ToolTask) -> None:
+        self.task, self._lock = task, Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.states, self.asked_for, self.open = list[Any](), list[list[Any]](), list[Any]()
+
+    def of_turn(self, turn: int, attempt: WaitingTools) -> tuple[Any, list[Any]]:
+        """The state after gold's calls of a turn, and the values that the model must have seen."""
+        with self._lock:
+            try:
+                while len(self.asked_for) <= turn:
+                    self._go_on(attempt)
+            except BaseException:
+                self._close(attempt)
+                self._forget()
+                raise
+            return self.states[turn + 1], self.asked_for[turn]
+
+    def _go_on(self, attempt: WaitingTools) -> None:
+        if not self.states:
+            self.states.append(attempt._state(attempt._fresh(self.open)))
+        turn = len(self.asked_for)
+        target = self.open[-1]
+        if not has_state(type(target)):  # each state is an object of its own
+            target = attempt._fresh(self.open)
+            for _, calls in self.task.said[:turn]:
+                attempt._make_gold(target, calls)
+        values = attempt._make_gold(target, self.task.said[turn][1])
+        after = attempt._state(target)
+        self.asked_for.append(values if attempt._alike(self.states[-1], after) else [])
+        self.states.append(after)
+        if turn + 1 == len(self.task.turns) and has_state(type(target)):
+            self._close(attempt)
+
+    def _close(self, attempt: WaitingTools) -> None:
+        while self.open:
+            attempt._end(self.open.pop())
+
+
+_kept: dict[int, KeptGold] = {}
+"""Identity of a task, which its gold keeps alive -> its gold."""
+
+
+@atexit.register
+def _close_kept() -> None:
+    for kept in _kept.values():
+        kept._close(WaitingTools(kept.task))
+
+
+@cache
+def _kind_waits(kind: Any) -> bool:
+    """Whether a class of tools waits."""
+    return waits_by_class(kind, *(name for name in dir(kind) if name[0] != "_"))
+
+
+def has_state(kind: type) -> bool:
+    """Whether objects of a class are compared by `state()`."""
+    equal: Any = kind.__eq__
+    return equal is object.__eq__ and hasattr(kind, "state")
 
 
 class Tool(NamedTuple):
@@ -193,6 +494,47 @@ class Tool(NamedTuple):
     schema: dict[str, Any]
     arguments: type[BaseModel]
     signature: inspect.Signature
+
+    def check(self, call: Call) -> "Checked":
+        """Whether a call fits, as JSON: a text may stand for an Enum, an object for a dataclass, no True for an int."""
+        try:
+            found = self.arguments.model_validate_json(json.dumps(call.arguments))
+        except ValidationError as error:
+            wrong = (
+                f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_url=False)[:5]
+            )
+            return Checked("; ".join(wrong))
+        fields = type(found).model_fields
+        given = {str(fields[name].alias): getattr(found, name) for name in found.model_fields_set}
+        bound = self.signature.bind(**given)
+        bound.apply_defaults()
+        return Checked(None, given, dict(bound.arguments))
+
+    def run(self, target: Any, name: str, given: Mapping[str, Any]) -> Any:
+        """What the method of an object returns."""
+        return getattr(target, name)(**given)
+
+
+class Checked(NamedTuple):
+    """A call beside the function's schema."""
+
+    wrong: str | None
+    """What is wrong with it."""
+    given: Mapping[str, Any] = {}
+    """The arguments to call with."""
+    bound: dict[str, Any] = {}
+    """The same with defaults, as they are compared with gold's."""
+
+
+def checked(tools: Mapping[str, Any], call: Call) -> tuple[ToolResult | None, Checked]:
+    """What a model reads of a call that is wrong, and the call as it is made."""
+    if (tool := tools.get(call.name)) is None:
+        return ToolResult(f"there is no function {call.name[:80]!r}", ErrorKind.UNKNOWN_FUNCTION), Checked("")
+    if call.positional:
+        names = [*tool.schema["parameters"]["properties"]]
+        return ToolResult(f"{call.name} takes {names}", ErrorKind.BAD_ARGUMENTS), Checked("")
+    found = tool.check(call)
+    return None if found.wrong is None else ToolResult(found.wrong, ErrorKind.BAD_ARGUMENTS), found
 
 
 @cache
@@ -204,8 +546,6 @@ def tools_of(kind: Any) -> dict[str, Tool]:
     """
     found, tools = {name: value for parent in reversed(kind.__mro__) for name, value in vars(parent).items()}, {}
     for name, value in found.items():
-        if name in NO_TOOLS and inspect.iscoroutinefunction(value):
-            raise ContractError(f"{kind.__name__}.{name} is async, and nothing awaits it here")
         source = value if isinstance(value, FunctionType | staticmethod | classmethod) else type(value)
         public = name[0] != "_" and name not in NO_TOOLS and not inspect.isclass(value)
         if public and source.__module__.partition(".")[0] not in NO_TOOLS_OF and callable(getattr(kind, name)):
@@ -221,8 +561,8 @@ def _tool(kind: Any, name: str, value: Any) -> Tool:
     docs, fields = parse(inspect.getdoc(method) or ""), dict[str, Any]()
     described = {item.arg_name: item.description for item in docs.params}
     try:
-        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-            raise TypeError("it is async, and nothing awaits it here")
+        if inspect.isasyncgenfunction(method):
+            raise TypeError("it yields, and nothing reads that here")
         signature, code = inspect.signature(method), inspect.unwrap(getattr(value, "func", method))
         given = {key: one.annotation for key, one in signature.parameters.items() if one.annotation is not one.empty}
         hints = get_type_hints(SimpleNamespace(__annotations__=given), getattr(code, "__globals__", {}), None, True)
@@ -256,29 +596,3 @@ def _plain(found: dict[str, Any]) -> dict[str, Any]:
     if len(kinds) != 1 or len(made["anyOf"]) != 2:
         return made
     return kinds[0] | {key: made[key] for key in made if key != "anyOf"} | {"nullable": True}
-
-
-def _run(target: Any, tools: Mapping[str, Tool], call: Call) -> tuple[ToolResult, dict[str, Any], Any]:
-    """The result of a call, its arguments with their defaults, and its value in JSON; ContractError if it has none."""
-    if (tool := tools.get(call.name)) is None:
-        return ToolResult(f"there is no function {call.name[:80]!r}", ErrorKind.UNKNOWN_FUNCTION), {}, None
-    if call.positional:
-        return ToolResult(f"{call.name} takes {list(tool.signature.parameters)}", ErrorKind.BAD_ARGUMENTS), {}, None
-    try:
-        # As JSON, in which a text may stand for an Enum and an object for a dataclass, but no True for an int.
-        checked = tool.arguments.model_validate_json(json.dumps(call.arguments))
-    except ValidationError as error:
-        wrong = (f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_url=False)[:5])
-        return ToolResult("; ".join(wrong), ErrorKind.BAD_ARGUMENTS), {}, None
-    fields = type(checked).model_fields
-    given = {str(fields[name].alias): getattr(checked, name) for name in checked.model_fields_set}
-    try:
-        bound = tool.signature.bind(**given)
-        value = in_json(getattr(target, call.name)(**given))
-        text = value if isinstance(value, str) else compact_json(value, allow_nan=False)
-    except ContractError as error:
-        raise ContractError(f"{type(target).__name__}.{call.name} returns {error}") from error
-    except Exception as error:
-        return ToolResult(str(error) or type(error).__name__, ErrorKind.EXECUTION), {}, None
-    bound.apply_defaults()
-    return ToolResult(text), dict(bound.arguments), value

@@ -1,17 +1,21 @@
 """Play the episodes of an evaluation through an endpoint, side by side, and keep each one as soon as it is finished.
 
-An episode whose server or user fails is played a second time and then lost: it is in no number. So is one whose prompt
-the server's context does not hold (a longer --max-model-len, or --docs signature). One in which our environment fails
-is scored as in training (`environment_error`): the model's words may have led there, and must not decide what counts.
+An episode whose server, tools or user fail is played a second time and then lost: it is in no number. So is one whose
+prompt the server's context does not hold (a longer --max-model-len, or --docs signature). One in which our environment
+fails is scored as in training (`environment_error`): the model's words may have led there, and must not decide what
+counts.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, TypeVar
 
 from tqdm import tqdm
 
 from interaction import Conversation, StopReason
+from interaction.boundary import MOST_WAITING, ToolUnavailable
 from interaction.conversation import Reply
 from interaction.endpoint import ContextFull, Endpoint, EndpointFault, EndpointRefusal, side_by_side
 from interaction.environment import Task, UserFault
@@ -22,6 +26,8 @@ ATTEMPTS = 2
 """How often an episode is played; each message was asked for several times before that."""
 LOST_IN_A_ROW = 10
 """So many lost episodes without a finished one between them: the server is gone."""
+
+_WAITING = ThreadPoolExecutor(MOST_WAITING, "waiting")
 
 T = TypeVar("T")
 Lost = tuple[T, str]
@@ -83,8 +89,8 @@ async def play_all(
                 return store.add({"task_id": item[0].id, "sample": item[1], **line})
             except EndpointFault as error:
                 fault = str(error)
-            except UserFault as error:
-                fault = f"the user: {error}"
+            except (ToolUnavailable, UserFault) as error:
+                fault = f"the {'user' if isinstance(error, UserFault) else 'tools'}: {error}"
         raise EndpointFault(fault)
 
     bar = tqdm(desc="playing", total=len(done) + len(left), initial=len(done), unit="episode", mininterval=1)
@@ -104,7 +110,8 @@ async def play_episode(endpoint: Endpoint, settings: Settings, task: Task, user:
         PromptTooLong: the context is too small for this task.
     """
     tokens = {"prompt_tokens": 0, "completion_tokens": 0}
-    with settings.conversation(task) as conversation:
+    conversation = settings.conversation(task)
+    try:
         messages = (await begin(conversation, user)).messages
         opening = len(messages)
         while not conversation.done:
@@ -114,20 +121,29 @@ async def play_episode(endpoint: Endpoint, settings: Settings, task: Task, user:
             except ContextFull as full:
                 if len(messages) == opening:
                     raise PromptTooLong(str(full)) from full
-                conversation.stop(StopReason.max_tokens)
+                await beside(conversation, conversation.stop, StopReason.max_tokens)
                 break
             tokens["prompt_tokens"] += said.prompt_tokens
             tokens["completion_tokens"] += said.completion_tokens
             took = round(perf_counter() - began, 4)
-            reply = conversation.reply(said.text, truncated=said.truncated, generate_seconds=took)
+            reply = await beside(conversation, conversation.reply, said.text, said.truncated, None, took)
             reply = await hear(conversation, reply, user)
             messages = [*messages, {"role": "assistant", "content": said.text}, *reply.messages]
         return {**tokens, "episode": conversation.record().to_dict()}
+    finally:
+        await beside(conversation, conversation.close)
+
+
+async def beside(conversation: Conversation, function: Callable[..., T], *args: Any) -> T:
+    """What a conversation does; in a thread, where its environment waits."""
+    if not conversation.waits:
+        return function(*args)
+    return await asyncio.get_running_loop().run_in_executor(_WAITING, function, *args)
 
 
 async def begin(conversation: Conversation, user: User | None) -> Reply:
     """The first request. Raises EndpointFault if the environment could not begin; else as `hear`."""
-    opening = await hear(conversation, conversation.begin(), user)
+    opening = await hear(conversation, await beside(conversation, conversation.begin), user)
     if conversation.done:
         raise EndpointFault(f"the environment could not begin: {conversation.record().fault}")
     return opening
@@ -144,5 +160,5 @@ async def hear(conversation: Conversation, reply: Reply, user: User | None) -> R
             raise EndpointRefusal(f"{conversation.task.environment} asks for a user's words: give --user kind=...")
         began = perf_counter()
         words = await user.say(reply.ask)
-        reply = conversation.hear(words, round(perf_counter() - began, 4))
+        reply = await beside(conversation, conversation.hear, words, round(perf_counter() - began, 4))
     return reply

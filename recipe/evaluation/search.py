@@ -21,7 +21,7 @@ from interaction.environment import Task
 from interaction.protocol import Message, Protocol
 from interaction.users import User
 from interaction.words import cut
-from recipe.evaluation.play import PromptTooLong, begin, hear
+from recipe.evaluation.play import PromptTooLong, begin, beside, hear
 from recipe.evaluation.store import Settings
 
 WIDTH = 2
@@ -60,7 +60,7 @@ async def search_episode(
         await search.run()
         return {**search.tokens, "search": search.counts, "episode": search.conversation.record().to_dict()}
     finally:
-        search.conversation.close()
+        await beside(search.conversation, search.conversation.close)
 
 
 @dataclass(eq=False, slots=True)
@@ -145,7 +145,7 @@ class _Search:
         return _Node(reply, said, took, _action(self.conversation.protocol, said.text), here, len(here.tried))
 
     async def _say(self, conversation: Conversation, said: Completion, took: float) -> Reply:
-        reply = conversation.reply(said.text, truncated=said.truncated, generate_seconds=took)
+        reply = await beside(conversation, conversation.reply, said.text, said.truncated, None, took)
         return replace(await hear(conversation, reply, self._user), wrong=reply.wrong)
 
     async def _back(self, place: _Node | None, at: _Node) -> _Node | None:

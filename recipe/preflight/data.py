@@ -16,6 +16,7 @@ import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from interaction import get_protocol
+from interaction.boundary import ToolUnavailable
 from interaction.environment import (
     DEFAULT,
     UnknownEnvironment,
@@ -56,7 +57,7 @@ def environments(config: DictConfig) -> Iterator[str]:
         try:
             register({str(name): path})
             _try_tasks(str(name))
-        except ValueError as error:
+        except (ValueError, ToolUnavailable) as error:
             said = " ".join(str(error).split())
             yield f"interaction.environments.{name}={path}: {said}. See docs/your_tools.md, docs/your_data.md."
     for split in ("train", "val"):

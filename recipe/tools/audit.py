@@ -33,6 +33,7 @@ from typing import Any
 import psutil
 
 from interaction import get_protocol
+from interaction.boundary import ToolUnavailable
 from interaction.call import Call
 from interaction.environment import (
     DEFAULT,
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("interaction").addHandler(logging.NullHandler())  # what fails is told in one line
     try:
         return _audit(given)
-    except ValueError as error:
+    except (ValueError, ToolUnavailable) as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -210,6 +211,8 @@ class Audit:
         for name, form, policy in list(plays(task, protocol)) if writable else ():
             try:
                 record = play(task, form, policy, name in WITH_GOLD, self.seconds)
+            except ToolUnavailable:
+                raise
             except Exception as error:  # in open() or begin(): a conversation answers for the rest
                 self._find("the environment failed", name, task.id, f"{type(error).__name__}: {error}")
                 return

@@ -10,10 +10,10 @@ samples are lost, and leaves the stage at its gate. Everything else is `super()`
     update           the actor's loss is one of verl.trainer.ppo.core_algos or recipe/credit/policy_loss.py
     weights          to the engine
 
-Faults are counted apart: the model's as `stop/*`; the environment's as `stop/environment_error`; the engine's and a
-played user's as `engine_faults` and `user_faults` (episodes played again, per sample) and, together with the reward's,
-as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts that lost samples to it). Dynamic sampling
-leaves out `filtered_groups`, a share of `played_groups`.
+Faults are counted apart: the model's as `stop/*`; the environment's as `stop/environment_error`; those of the engine,
+of services behind tools and of a played user as `engine_faults`, `tool_faults` and `user_faults` (episodes played
+again, per sample) and, together with the reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of
+prompts that lost samples to it). Dynamic sampling leaves out `filtered_groups`, a share of `played_groups`.
 
 verl takes the raw score of a rollout whose siblings were all lost for its advantage. Here it is left out of the step
 (`lone_samples`) and counts, with the lost ones, against `stage.max_lost_share`.
@@ -251,7 +251,7 @@ class Curriculum(PPOTrainer):
                 if isinstance(value, int | float):
                     values[f"train/{name}"].append(value)
                     values[f"train/{source}/{name}"].append(value)
-            for name in ("engine_faults", "user_faults"):
+            for name in ("engine_faults", "tool_faults", "user_faults"):
                 values[f"train/{name}"].append(extra.get(name, 0))
             for name, value in extra.get("seconds", {}).items():
                 values[f"train/seconds/{name}"].append(value)

@@ -43,7 +43,7 @@ def test_whatever_is_raised_is_an_exception_and_one_line():
 
 
 def test_what_is_late_is_left_behind_and_a_call_waits_for_some_to_return(monkeypatch):
-    monkeypatch.setattr(boundary, "_late", [])
+    monkeypatch.setattr(boundary, "_late", {})
     release = threading.Event()
     try:
         for _ in range(MOST_HANGING):

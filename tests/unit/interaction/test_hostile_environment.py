@@ -35,7 +35,7 @@ HOSTILE = {
 @pytest.fixture
 def hostile(tmp_path, monkeypatch):
     """File of the environment, its tasks, and how each episode has to end."""
-    monkeypatch.setattr(boundary, "_late", [])
+    monkeypatch.setattr(boundary, "_late", {})
     pids, path = tmp_path / "pids", tmp_path / f"hostile_{tmp_path.name}.py"
     text = example().replace('"inventory"', f'"{path.stem}"').replace('["add", "take"]', '["add"]')
     for number, does in enumerate(HOSTILE):

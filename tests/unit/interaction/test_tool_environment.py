@@ -199,9 +199,6 @@ def test_results_of_any_type_are_written_as_json():
         assert task([], tools=returning(value)).open().call(Call("read", {})).text == text
 
 
-async def wait(self, at: int = 0): ...
-
-
 class Random(Shelf):
     state = object.__hash__
 
@@ -220,11 +217,7 @@ def test_what_could_not_be_judged_is_refused():
         (task([], tools=dict), "dict has no public method"),
         (task([up], tools=Random, **books), "two fresh objects of Random differ"),
         (task([up], tools=type("Frame", (Counter,), frame)), "two of DataFrame .* method __eq__ or state"),
-        (task([up], tools=type("Tool", (), {"up": wait})), r"Tool\.up: it is async"),
-        (task([up], tools=type("Tool", (Counter,), {"reset": wait})), r"Tool\.reset is async"),
         (task([up], tools=type("Tool", (), {"up": partial(print)})), r"Tool\.up: parameter args needs"),
-        (task([up], tools=type("Tool", (Counter,), {"state": wait})), r"Tool\.state is async"),
-        (task([read], tools=returning(wait(1))), r"Returning\.read returns coroutine"),
         (task([read], tools=returning({"a": object()})), r"Returning\.read returns object, for which JSON"),
         (task([read], tools=returning([float("nan")])), r"gold's call read\(\) gives an error: Out of range float"),
     ):
