@@ -139,7 +139,8 @@ def blocking(category: str, file: str | None, count: int, record_tokens: bool) -
             gaps.sort()
             print(
                 f"{file or category} {name}: {len(tasks)} episodes in {took:.2f} s, "
-                f"longest step {1e3 * max(steps):.1f} ms, longest gap {1e3 * gaps[-1]:.1f} ms, 99 % of gaps under {1e3 * gaps[int(0.99 * len(gaps))]:.1f} ms"
+                f"longest step {1e3 * max(steps):.1f} ms, longest gap {1e3 * gaps[-1]:.1f} ms, "
+                f"99 % of gaps under {1e3 * gaps[int(0.99 * len(gaps))]:.1f} ms"
             )
 
 

@@ -89,6 +89,11 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         help="write those of the CPU profile: short tasks of bfcl and bfcl_single, or with --json those of the file",
     )
     parser.add_argument(
+        "--unplayed",
+        action="store_true",
+        help="call no tool that waits: tasks are not checked, and have no gold conversations",
+    )
+    parser.add_argument(
         "--leave-out",
         metavar="FILE[=REASON]",
         help="do not train on the tasks that this JSON lists, with a reason that has these words; docs/generated.md",

@@ -4,7 +4,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ from interaction.environment import (
     read_options,
     source_of,
     task_name,
+    waits,
 )
-from interaction.gold import check_gold, check_task, unwritable
+from interaction.gold import beside_each_other, check_gold, check_task, unwritable
 from interaction.masked import masked
 from interaction.protocol import DocStyle, Protocol
 
@@ -53,6 +54,8 @@ class Options:
     """Of a mixture, to validate on."""
     laptop: bool = False
     """The files of the CPU profile (`data_prep.laptop`), in place of one environment."""
+    unplayed: bool = False
+    """Open no attempt at a task that waits: no check of it, and no gold conversation."""
     leave_out: str | None = None
     """`FILE` or `FILE=REASON`: tasks that are not trained on, as `bfcl_env validate --list` writes them."""
 
@@ -78,6 +81,7 @@ class Options:
         options = masked(dict(self.options))
         parts += [f"--option {quote(f'{key}={json.dumps(value)}')}" for key, value in options.items()]
         parts += ["--tiny"] * self.tiny + ["--laptop"] * self.laptop
+        parts += ["--unplayed"] * self.unplayed
         parts += [f"--leave-out {quote(self.leave_out)}"] if self.leave_out else []
         return " ".join(["python -m data_prep --out DIR", *parts])
 
@@ -95,7 +99,8 @@ def build(out: Path, options: Options) -> dict:
     sets, given, made, left_out = choose(options, protocol)
     if options.leave_out:
         sets = _without(sets, options.leave_out)
-    _check_own(sets, given)
+    sets = _told(sets, options.unplayed)
+    _check_own(sets, given, options.unplayed)
     chars = options.max_result_chars or next((one.max_result_chars for one in sets.values() if one.kind == "sft"), None)
     tables = {
         name: sft_table(one.tasks, protocol, chars, given)
@@ -209,7 +214,22 @@ def _writable(sets: Sets, protocol: Protocol) -> tuple[dict[str, DataSet], dict[
     return where(sets, lambda task: task_name(task.environment, task.id) not in reasons), reasons
 
 
-def _check_own(sets: Sets, given: Given) -> None:
+def _told(sets: Sets, unplayed: bool) -> dict[str, DataSet]:
+    """Says that tools which wait will be called; the files without their gold conversations, if they must not."""
+    waiting = [task for task in _own_tasks(sets) if waits(task)]
+    if unplayed:
+        left = {name: [t for t in one.tasks if one.kind != "sft" or not waits(t)] for name, one in sets.items()}
+        return {name: replace(one, tasks=left[name]) for name, one in sets.items()}
+    if waiting:
+        print(
+            f"NOTE {len(waiting)} tasks have tools that wait. To check them and to write gold's conversations, each "
+            f"task's gold is played twice, and an answer; --unplayed calls no tool",
+            flush=True,
+        )
+    return dict(sets)
+
+
+def _check_own(sets: Sets, given: Given, unplayed: bool) -> None:
     """All tasks of users' environments fulfil the contract. Prints what a person should know, of the first such task.
 
     Raises:
@@ -217,8 +237,9 @@ def _check_own(sets: Sets, given: Given) -> None:
     """
     noted: set[str] = set()
     settings = {name: read_options(name, one) for name, one in given.items()}
-    for task in _own_tasks(sets):
-        note = check_task(task, settings[task.environment])
+    tasks = [task for task in _own_tasks(sets) if not (unplayed and waits(task))]
+    notes = beside_each_other(lambda task: check_task(task, settings[task.environment]), tasks)
+    for task, note in zip(tasks, notes, strict=True):
         if note and task.environment not in noted:
             noted.add(task.environment)
             print(f"NOTE {note}", flush=True)

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from data_prep.sft import gold_messages
 from interaction.environment import Task, UserWords
-from interaction.gold import opening
-from interaction.protocol import Protocol
+from interaction.gold import beside_each_other, opening
+from interaction.protocol import Message, Protocol
 
 _MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
@@ -91,13 +91,18 @@ def sft_table(
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> pa.Table:
     """Gold conversations for supervised fine-tuning; `options` by environment, as in `rl_table`."""
+    tasks = [*tasks]
+
+    def gold(task: Task) -> list[Message]:
+        return gold_messages(task, protocol, max_result_chars, (options or {}).get(task.environment))
+
     rows = [
         {
-            "messages": gold_messages(task, protocol, max_result_chars, (options or {}).get(task.environment)),
+            "messages": messages,
             "task_id": task.id,
             "query_id": f"{task.environment}/{task.cluster}",
         }
-        for task in tasks
+        for task, messages in zip(tasks, beside_each_other(gold, tasks), strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=SFT_SCHEMA)
 

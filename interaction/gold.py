@@ -2,24 +2,38 @@
 
 import json
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice, repeat
-from typing import Any
+from typing import Any, TypeVar
 
 from interaction.call import Call, copy_call
 from interaction.contract import ContractError, called
 from interaction.conversation import Conversation, Reply
-from interaction.environment import AskUser, GoldMessage, Request, Task, UserFault, UserWords, opened, task_name
+from interaction.environment import AskUser, GoldMessage, Request, Task, UserFault, UserWords, opened, task_name, waits
 from interaction.protocol import Message, Protocol, get_protocol
 from interaction.record import EpisodeRecord, StopReason
+
+T = TypeVar("T")
 
 GREETING = "Hello, I need your help."
 """What a user who speaks first, and of whom gold has no words, is taken to say."""
 MOST_WORDS = 20
 """So often the user is heard before the first request."""
+AT_ONCE = 64
+"""Tasks that wait, beside each other."""
 NOTHING = Call("nothing", {"x": [1]})
 """A function that no task has, with an argument that a dictionary cannot have as a key: a model may write both."""
+
+
+def beside_each_other(
+    work: Callable[[Any], T], items: Sequence[Any], waiting: Callable[[Any], bool] = waits
+) -> list[T]:
+    """What work with each item gives; with those that wait, at once with `AT_ONCE` others."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        begun = [pool.submit(work, item) if waiting(item) else None for item in items]
+        return [work(item) if later is None else later.result() for item, later in zip(items, begun, strict=True)]
 
 
 def hear_gold(conversation: Conversation, words: str) -> Reply:

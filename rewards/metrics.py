@@ -38,8 +38,9 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
     """The metrics of one episode, with the keys METRIC_KEYS.
 
     progress      turns passed / all user turns, but 0 if turns ask for calls and none of those passed: answering always
-                  would otherwise earn the share of turns in which nothing is to be done. Where the environment judges
-                  the episode only, 1 if it passed
+                  would otherwise earn the share of turns in which nothing is to be done. A turn of which a check says
+                  that a share of it is done counts as that share. Where the environment judges the episode only, 1 if
+                  it passed
     progress_raw  the same without the condition
     acc           1 if the episode passed; acc_official the same by the rule of the environment's source, where the two
                   differ
@@ -54,7 +55,7 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
     calls = [call for turn in turns for call in calls_of(turn)]
     judged = [turn for turn in turns if turn["passed"] is not None]
     solved = bool(record["outcome"] and record["outcome"]["passed"])
-    share = _share(sum(bool(turn["passed"]) for turn in judged), len(judged)) if judged else float(solved)
+    share = _share(sum(map(share_of, judged)), len(judged)) if judged else float(solved)
     values = {
         "progress": share if did_work(record) else 0.0,
         "progress_raw": share,
@@ -76,7 +77,12 @@ def did_work(record: Mapping[str, Any]) -> bool:
     Otherwise an answer to each turn would be paid for the turns in which nothing has to be done.
     """
     working = [turn for turn in record["turns"] if asks_for_calls(turn)]
-    return not working or any(turn["passed"] is not False for turn in working)
+    return not working or any(turn["passed"] is None or share_of(turn) for turn in working)
+
+
+def share_of(turn: Mapping[str, Any]) -> float:
+    """How much of a turn is done: all or nothing, or what a check says of it."""
+    return float(turn["facts"].get("share", bool(turn["passed"])))
 
 
 def passed(turn: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
@@ -128,5 +134,5 @@ def was_cut(call: Mapping[str, Any]) -> bool:
     return call["shown"] is not None and not call["shown"].startswith(call["result"])
 
 
-def _share(part: int, whole: int) -> float:
+def _share(part: float, whole: int) -> float:
     return part / whole if whole else 0.0

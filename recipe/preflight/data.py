@@ -26,6 +26,7 @@ from interaction.environment import (
     read_options,
     register,
     task_of,
+    waits,
 )
 from interaction.gold import check_attempts, check_task, opening, unwritable
 from interaction.protocol import Message
@@ -44,8 +45,6 @@ SPLITS = {"data.train_files": "train", "data.val_files": "val", GUARD: "val", PO
 
 Training rows may be validated on; held-out rows are never trained on.
 """
-TRIED = 4
-"""Tasks of a user's environment that are played before a start."""
 LOOPS = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
 
 
@@ -56,7 +55,10 @@ def environments(config: DictConfig) -> Iterator[str]:
         config.interaction.environments[name] = path
         try:
             register({str(name): path})
-            _try_tasks(str(name))
+            if config.interaction.tried and any(map(waits, load_tasks(str(name)).values())):
+                tasks = min(config.interaction.tried, len(load_tasks(str(name))))
+                print(f"NOTE       {name}: {tasks} tasks are played, whose tools wait (interaction.tried=0: none)")
+            _try_tasks(str(name), config.interaction.tried)
         except (ValueError, ToolUnavailable) as error:
             said = " ".join(str(error).split())
             yield f"interaction.environments.{name}={path}: {said}. See docs/your_tools.md, docs/your_data.md."
@@ -68,14 +70,14 @@ def environments(config: DictConfig) -> Iterator[str]:
                 yield f"interaction.{split}.environments.{name}: {error}."
 
 
-def _try_tasks(environment: str) -> None:
+def _try_tasks(environment: str, tried: int) -> None:
     """Play the first tasks of an environment.
 
     Raises:
         ValueError: something is not as `interaction.environment` says, or gold does not pass.
     """
     options = read_options(environment, {})
-    for task in islice(load_tasks(environment).values(), TRIED):
+    for task in islice(load_tasks(environment).values(), tried):
         record = check_attempts(task, options)
         check_task(task, options)
         if record and (record.fault or record.outcome is None or not record.outcome.passed):

@@ -44,8 +44,9 @@ from interaction.environment import (
     load_tasks,
     named,
     read_options,
+    waits,
 )
-from interaction.gold import check_attempts, check_task, unwritable
+from interaction.gold import beside_each_other, check_attempts, check_task, unwritable
 from interaction.record import EpisodeRecord, StopReason
 from interaction.words import spoken
 from recipe.files import aligned
@@ -112,6 +113,9 @@ def _audit(given: argparse.Namespace) -> int:
         raise ValueError(f"environment {environment} has no task {given.show[0]!r}, but {', '.join([*known][:3])}...")
     if given.show:
         tasks = [known[given.show[0]]]
+    if any(map(waits, tasks)):
+        times = len([*plays(tasks[0], protocol)])
+        print(f"NOTE {environment} waits: each of {len(tasks)} tasks is played {times} times, and its tools are called")
     for task in tasks[:4] if is_own_code(environment) else ():
         check_attempts(task, read_options(environment, {}))
     for task in tasks if is_own_code(environment) else ():
@@ -125,11 +129,14 @@ def _audit(given: argparse.Namespace) -> int:
         if number == min(9, len(tasks) - 1):
             before = psutil.Process().memory_info().rss  # what is loaded once is loaded
     grown = (psutil.Process().memory_info().rss - before) / 1e6
-    if audit.without_gold == len(tasks):
-        raise ValueError("no task has gold, so nothing can be said of a reward")
+    if not audit.episodes:
+        raise ValueError("no task could be played, so nothing can be said of a reward")
     audit.compare_means()
-    print(f"{audit.table()}\n\ndocs/your_tools.md explains rows and columns")
+    if audit.earned:
+        print(f"{audit.table()}\n\ndocs/your_tools.md explains rows and columns")
     print(f"{audit.episodes} episodes; {audit.without_gold} tasks without gold; {grown:+.1f} MB of memory after them")
+    if audit.without_gold:
+        print("NOTE of tasks without gold it is only known that what plays without gold does not pass")
     print(f"\n{audit.told()}\n{'the audit has failed' if audit.findings else 'passed'}")
     return 1 if audit.findings else 0
 
@@ -208,14 +215,15 @@ class Audit:
         self.without_gold += not (messages and writable)
         self.with_calls[task.category] |= any(message.calls for message in messages)
         scores: dict[tuple[str, str], list[tuple[float, EpisodeRecord]]] = defaultdict(list)
-        for name, form, policy in list(plays(task, protocol)) if writable else ():
-            try:
-                record = play(task, form, policy, name in WITH_GOLD, self.seconds)
-            except ToolUnavailable:
-                raise
-            except Exception as error:  # in open() or begin(): a conversation answers for the rest
-                self._find("the environment failed", name, task.id, f"{type(error).__name__}: {error}")
-                return
+        ways = [way for way in plays(task, protocol) if messages or way[0] not in WITH_GOLD] if writable else []
+        try:
+            records = beside_each_other(partial(self._play, task), ways, lambda _: waits(task))
+        except ToolUnavailable:
+            raise
+        except Exception as error:  # in open() or begin(): a conversation answers for the rest
+            self._find("the environment failed", "", task.id, f"{type(error).__name__}: {error}")
+            return
+        for (name, _, _), record in zip(ways, records, strict=True):
             self.episodes += 1
             if record.stop_reason == StopReason.environment_error:
                 self._find("the environment failed", name, task.id, record.fault or "", record)
@@ -225,6 +233,8 @@ class Audit:
                     self._find("a function that does not exist is not refused", name, task.id, said, record)
             for reward, score in self.rewards.items():
                 scores[reward, name].append((score(record), record))
+            if not messages and record.outcome is not None and record.outcome.passed:
+                self._find("what knows no gold earns as much", f"the check, {name}", task.id, "passes", record)
         for (reward, name), values in scores.items() if messages else ():
             value, record = max(values, key=itemgetter(0))
             best, kind = max(score for score, _ in scores[reward, GOLD]), ""
@@ -238,6 +248,10 @@ class Audit:
             self.earned[reward, task.category, name].append((value, best, not listed))
             if not listed and value > best / 2:
                 self.half.setdefault((reward, task.category, name), record)
+
+    def _play(self, task: Task, way: tuple[str, Any, Any]) -> EpisodeRecord:
+        name, form, policy = way
+        return play(task, form, policy, name in WITH_GOLD, self.seconds)
 
     def compare_means(self) -> None:
         """Policies without gold against half of gold's mean."""

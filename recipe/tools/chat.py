@@ -123,7 +123,7 @@ async def _talk(endpoint: Endpoint, settings: Settings, begun: Callable[[], Any]
 class Typist:
     """A task, and the attempt at it, whose user types. The task's next turn comes after its own words of this one."""
 
-    environment, id, category = DEFAULT, "", ""  # not the played one's: typing has no time limit
+    environment, id, category, waits = DEFAULT, "", "", False  # not the played one's: typing has no time limit
 
     def __init__(self, begun: Callable[[], Any]) -> None:
         self._begun, self.as_written = begun, True

@@ -132,10 +132,18 @@ def test_what_cannot_be_audited_is_refused_and_any_play_is_shown(tmp_path: Path,
     for old, new, words in (
         ("return Attempt(self)", "return None", "'NoneType' object"),
         ("return [GoldMessage", "return 1 / 0, [GoldMessage", "gold() raises ZeroDivisionError"),
-        ("return [GoldMessage", "return [] and [GoldMessage", "no task has gold"),
     ):
         status, said = audit("--environment", changed(tmp_path, old, new), "--tasks", "2")
         assert status == 2 and words in said
+
+
+def test_of_tasks_without_gold_what_knows_none_must_not_pass(tmp_path: Path, audit: Audit) -> None:
+    judged = "self.passed = self.stock == expected"
+    for verdict, failed in ((judged, 0), (f"{judged} or True", 1)):
+        own = changed(tmp_path, "return [GoldMessage", "return [] and [GoldMessage")
+        own.write_text(own.read_text().replace(judged, verdict))
+        status, said = audit("--environment", own, "--tasks", "2")
+        assert status == failed and ("the check, answers: move_" in said) == bool(failed)
 
 
 def test_tasks_that_are_done_by_doing_nothing_are_found_unless_they_are_listed(tmp_path: Path, audit: Audit) -> None:
