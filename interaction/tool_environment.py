@@ -147,7 +147,7 @@ class ToolTask:
 
     def shared_by_attempts(self) -> dict[str, bytes]:
         """What objects of the class have in common, as far as it can be written down: globals, attributes, defaults."""
-        kind = self.kind() or type(self.fresh())
+        kind = self.kind() or type(self.tools if self.waits else self.fresh())
         own, found = sys.modules[kind.__module__], dict[str, Any]()
         imported = (item for item in vars(own).values() if isinstance(item, ModuleType))
         for module in (own, *(item for item in imported if isinstance(item.__loader__, FromText))):
@@ -215,7 +215,8 @@ class ToolEnvironment(EnvironmentBase):
 
     def _fresh(self, owner: list[Any]) -> Any:
         """An object as the task begins with, set up; `owner` closes it."""
-        made = self._do(self.task.tools, **({} if hasattr(self.task.tools, "reset") else self.task.start))
+        start = {} if hasattr(self.task.tools, "reset") else self.task.start
+        made = self._do(partial(self.task.tools, **start))  # its names are not those of `_do`
         owner.append(made)
         if hasattr(made, "reset"):
             self._do(made.reset, **self.task.start)
@@ -385,7 +386,9 @@ class WaitingTools(ToolEnvironment):
             bool(getattr(kind, "PARALLEL", False)),
         )
         told = getattr(kind, "functions", None) if self.task.kind() is None else None  # of a server
-        self.functions = tools_of(kind) if told is None else self._do(told)
+        if told is not None and not self.task.checked:
+            raise ContractError("tools of a server have no state that gold is compared with; give the task a check")
+        self.functions = tools_of(kind) if told is None else self._do(told, self.task.start)
         self._begin_turn()
 
     def __getattr__(self, name: str) -> Any:
@@ -397,7 +400,9 @@ class WaitingTools(ToolEnvironment):
         return self.object
 
     def _do(self, function: Callable[..., Any], *args: Any, once: bool = False, **kwargs: Any) -> Any:
-        work = partial(waited, function, self._seconds, *args, **kwargs)
+        of = getattr(function, "__self__", getattr(function, "func", None))
+        seconds = max(self._seconds, getattr(of, "START_SECONDS", 0.0))  # to start a server
+        work = partial(waited, function, seconds, *args, **kwargs)
         return patiently(work, self._unavailable, once)
 
     def call_all(self, calls: Sequence[Call]) -> Sequence[ToolResult]:
