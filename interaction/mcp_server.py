@@ -66,11 +66,16 @@ class Server:
         if self.client is None:
             raise ToolUnavailable(f"{self.of} cannot be started: {self.fault}")
 
-    async def ended(self) -> None:
-        """Waits until it has ended, after `stop`. One of another loop ends with that loop's thread."""
+    async def close(self) -> None:
+        """Ends it. One of another loop ends with that loop's thread at the latest."""
+        self.loop.call_soon_threadsafe(self.stop.set)
         if asyncio.get_running_loop() is self.loop:
             await asyncio.wait({self._holder}, timeout=CLOSE_SECONDS)
             self._scope.cancel()
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Any:
+        """A result of a function, as text, or as data where there is no text. Raises as `ask`."""
+        return _shown(await self.ask("call_tool", name, arguments))
 
     async def ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """What a method of the SDK's client returns.
@@ -85,8 +90,7 @@ class Server:
             return await getattr(self.client, method)(*args, **kwargs)
         except Exception as error:
             if getattr(error, "code", 0) == CONNECTION_CLOSED and str(error).startswith(CLOSED):
-                self.stop.set()
-                await self.ended()
+                await self.close()
                 raise ToolUnavailable(f"{self.of} is lost: {self.fault}") from error
             raise RuntimeError(cut(str(error), MAX_RESULT)) from error
 
@@ -131,8 +135,7 @@ class Server:
         return streamable_http_client(self.of.url, http_client=await stack.enter_async_context(http))
 
 
-def result_of(result: Any) -> Any:
-    """A result as text, or as data where there is no text. Raises RuntimeError with the text of an error."""
+def _shown(result: Any) -> Any:
     shown, texts = [], 0
     for part in result.content:
         text = getattr(getattr(part, "resource", part), "text", None)

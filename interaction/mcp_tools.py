@@ -3,13 +3,12 @@
     shop = MCPTools(["mcp-server-sqlite", "--db-path", "shop.db"])
     task = ToolTask("desk", "t_1", shop, ["words of turn 1"], start={"shop.db": b"..."}, check=check)
 
-Each attempt has a process of its own. It runs in a temporary folder, its HOME, which holds the files of `start`, and
-relative paths in the command are those of this folder. `check` gets an object that has it as `folder`. The process
-ends with the attempt, and with this process, however that ends. Of our environment it gets PATH and the like, none of
-our keys. This is no sandbox: a server can do what we can.
+Each attempt has a process of its own. It runs in a temporary folder, its HOME, which holds the files of `start`;
+`check` gets an object that has it as `folder`. The process ends with the attempt, and with this process, however that
+ends. Of our environment it gets PATH and the like, none of our keys. This is no sandbox: a server can do what we can.
 
-What a server says is data: bounded, and shown to the model. No call is repeated, because it may have been made: where
-a server is lost, the attempt is played again with another.
+What a server says is bounded, and shown to the model. No call is repeated, because it may have been made: where a
+server is lost, the attempt is played again with another.
 """
 
 import asyncio
@@ -18,11 +17,17 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 from urllib.parse import urlsplit
+
+from jsonschema import Draft202012Validator, SchemaError
+from jsonschema.validators import extend, validator_for
+from referencing import Registry
 
 from interaction.boundary import awaited
 from interaction.call import Call
@@ -35,50 +40,49 @@ MAX_DOCS = 1_000_000
 """Characters of all functions of a server."""
 
 
+@dataclass(eq=False, repr=False)  # env and headers have keys
 class MCPTools:
-    """Servers whose functions are the tools.
+    """Servers whose functions are the tools."""
 
-    Args:
-        server: the words of a command, or one text of them; a URL of streamable HTTP; or several MCPTools.
-        env: more environment variables of the command.
-        headers: of each HTTP request.
-        names: the functions that are offered, as the server calls them; all by default.
-        start_timeout: seconds.
-        shared: one server for all attempts in this process; tasks give it no files.
-        prefix: before each name, where servers have the same.
-    """
+    server: "str | Sequence[str] | Sequence[MCPTools]"
+    """The words of a command, or one text of them; a URL of streamable HTTP; or several MCPTools."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """More environment variables of the command."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of each HTTP request."""
+    names: Sequence[str] | None = None
+    """The functions that are offered, as the server calls them; all by default."""
+    start_timeout: float = 30.0
+    shared: bool = False
+    """One server for all attempts in this process; tasks give it no files."""
+    prefix: str = ""
+    """Before each name, where servers have the same."""
+    WAITS: ClassVar[bool] = True
 
-    WAITS = True
-
-    def __init__(
-        self,
-        server: "str | Sequence[str] | Sequence[MCPTools]",
-        env: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        names: Sequence[str] | None = None,
-        start_timeout: float = 30.0,
-        shared: bool = False,
-        prefix: str = "",
-    ) -> None:
-        self.url = server if isinstance(server, str) and server.startswith(("http://", "https://")) else ""
-        words: list[Any] = shlex.split(server) if isinstance(server, str) else [*server]
+    def __post_init__(self) -> None:
+        words: list[Any] = shlex.split(self.server) if isinstance(self.server, str) else [*self.server]
+        self.url = str(self.server) if str(self.server).startswith(("http://", "https://")) else ""
         self.servers: list[MCPTools] = [one for one in words if isinstance(one, MCPTools)] or [self]
-        self.command = [] if self.url else [str(word) for word in words]
-        several = self.servers != [self]
-        if not words or several and (len(self.servers) < len(words) or env or headers or names or shared or prefix):
+        self.command = [] if self.url else words
+        own = self.env or self.headers or self.names or self.shared or self.prefix
+        if not words or self.servers != [self] and (own or len(self.servers) < len(words)):
             raise ContractError("MCPTools takes a command, a URL, or several MCPTools with settings of their own")
-        self.env, self.headers, self.names, self.prefix = {**(env or {})}, {**(headers or {})}, names, prefix
-        self.start_timeout, self.shared = start_timeout, shared
         self.START_SECONDS = max(one.start_timeout for one in self.servers) + 10
         self._functions, self._asking, self._kept = dict[str, MCPTool](), Lock(), list[Any]()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"MCP server {urlsplit(self.url).hostname if self.url else Path(self.command[0]).name}"
 
     def functions(self, start: Mapping[str, Any]) -> "dict[str, MCPTool]":
-        """Name -> function; asked of the servers once a process, with the files of one task."""
+        """Name -> function; asked of the servers once a process, with the files of one task. Raises ContractError."""
         import interaction.mcp_server  # noqa: F401  takes seconds, which would stop the event loop
 
+        if start and not any(one.command and not one.shared for one in self.servers):
+            raise ContractError("start must be empty for a URL or a shared server, which takes no files")
+        for name, content in start.items():
+            path = PurePosixPath(name)
+            if not path.parts or path.is_absolute() or ".." in path.parts or not isinstance(content, str | bytes):
+                raise ContractError(f"start has {name[:80]!r}; expected a relative path without .., and text or bytes")
         with self._asking:
             self._functions = self._functions or awaited(self._ask(start), self.START_SECONDS, self.START_SECONDS)
         return self._functions
@@ -90,7 +94,7 @@ class MCPTools:
                 tools, size, cursor = dict[str, Any](), 0, cast(Any, "")
                 while cursor is not None:
                     page = await session.servers[number].ask("list_tools", cursor=cursor or None)
-                    tools, cursor = tools | {tool.name: tool for tool in page.tools}, page.next_cursor
+                    cursor, tools = page.next_cursor, tools | {tool.name: tool for tool in page.tools}
                     if (size := size + len(page.model_dump_json())) > MAX_DOCS:
                         raise ContractError(f"{one}: its functions have more than {MAX_DOCS} characters")
                 if unknown := {*(one.names or ())} - {*tools}:
@@ -105,12 +109,7 @@ class MCPTools:
             await session.close()
 
     async def __call__(self, /, **start: str | bytes) -> "Session":
-        """The servers of one attempt, with these files.
-
-        Raises:
-            ContractError: a file or the command cannot be used.
-            ToolUnavailable: a server does not start.
-        """
+        """The servers of one attempt, with these files. Raises ToolUnavailable."""
         session = Session(self)
         try:
             await session.open(start)
@@ -119,19 +118,19 @@ class MCPTools:
             raise
         return session
 
-    def server(self, folder: Path) -> Any:
-        """A server that starts in this folder, or the shared one."""
+    def begin(self, folder: Path) -> Any:
+        """One that starts in this folder, or the shared one."""
         from interaction.mcp_server import Server
 
         command = "" if self.url else shutil.which(self.command[0], path=self.env.get("PATH"))
         if command is None:
             raise ContractError(f"there is no command {self.command[0]!r}; install it, or give its path")
-        if not self.shared:
-            return Server(self, command and os.path.abspath(command), folder)
-        if not self._kept or not self._kept[0].here:
-            files = TemporaryDirectory(ignore_cleanup_errors=True)
-            self._kept = [Server(self, command and os.path.abspath(command), Path(files.name)), files]
-        return self._kept[0]
+        if self.shared and self._kept and self._kept[0].here:
+            return self._kept[0]
+        files = TemporaryDirectory(ignore_cleanup_errors=True) if self.shared else None
+        made = Server(self, command and os.path.abspath(command), Path(files.name) if files else folder)
+        self._kept = [made, files] if self.shared else []
+        return made
 
 
 class MCPTool(NamedTuple):
@@ -145,27 +144,19 @@ class MCPTool(NamedTuple):
 
     def check(self, call: Call) -> Checked:
         """Whether a call fits the schema."""
-        wrong = [
-            f"{'.'.join(map(str, error.absolute_path)) or 'arguments'}: {cut(error.message, 200)}"
-            for error in self.validator.iter_errors(call.arguments)
-        ]
-        known = self.schema["parameters"]["properties"]
-        defaults = {key: one["default"] for key, one in known.items() if "default" in one}
-        return Checked("; ".join(wrong[:5]) or None, call.arguments, defaults | call.arguments)
+        found = [*islice(self.validator.iter_errors(call.arguments), 5)]
+        wrong = (f"{'.'.join(map(str, one.path)) or 'arguments'}: {cut(one.message, 200)}" for one in found)
+        known = self.schema["parameters"]["properties"].items()
+        bound = {name: schema["default"] for name, schema in known if "default" in schema} | call.arguments
+        return Checked("; ".join(wrong) or None, call.arguments, bound)
 
     async def run(self, target: "Session", name: str, given: Mapping[str, Any]) -> Any:
         """What the server of an attempt answers."""
-        from interaction.mcp_server import result_of
-
-        return result_of(await target.servers[self.server].ask("call_tool", self.name, dict(given)))
+        return await target.servers[self.server].call(self.name, dict(given))
 
 
 def _function(of: MCPTools, server: int, tool: Any) -> MCPTool:
     """Raises ContractError where its schema cannot be used."""
-    from jsonschema import Draft202012Validator, SchemaError
-    from jsonschema.validators import extend, validator_for
-    from referencing import Registry
-
     name = re.sub(r"\W", "_", of.prefix + tool.name, flags=re.ASCII)  # some protocols write calls in Python
     schema = {"type": "object", "properties": {}} | tool.input_schema
     try:
@@ -188,26 +179,16 @@ class Session:
         self.folder = Path(self._files.name)
 
     async def open(self, start: Mapping[str, str | bytes]) -> None:
-        """As `MCPTools.__call__`."""
-        if start and not any(one.command and not one.shared for one in self._of.servers):
-            raise ContractError("start must be empty for a URL or a shared server, which takes no files")
+        """Starts them with these files, which `MCPTools.functions` has checked."""
         for name, content in start.items():
-            parts = PurePosixPath(name).parts
-            if not parts or parts[0] == "/" or ".." in parts or not isinstance(content, str | bytes):
-                raise ContractError(f"start has {name[:80]!r}; expected a relative path without .., and text or bytes")
-            path = self.folder.joinpath(*parts)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
         for one in self._of.servers:
-            self.servers.append(one.server(self.folder))
+            self.servers.append(one.begin(self.folder))
         for server in self.servers:
             await server.opened()
 
     async def close(self) -> None:
         """Ends the servers that are its own, and removes their files."""
-        own = [server for server in self.servers if not server.of.shared]
-        for server in own:
-            server.loop.call_soon_threadsafe(server.stop.set)
-        for server in own:
-            await server.ended()
+        await asyncio.gather(*(server.close() for server in self.servers if not server.of.shared))
         await asyncio.to_thread(self._files.cleanup)
