@@ -2,6 +2,8 @@
 
     python3 -m venv ~/mcp-sqlite && ~/mcp-sqlite/bin/pip install mcp-server-sqlite "mcp<2"
     PATH=$PATH:~/mcp-sqlite/bin python -m recipe.tools.audit --environment docs/mcp_shop.py
+
+The server gets an installation of its own because it needs an older version of the SDK.
 """
 
 import sqlite3
@@ -10,9 +12,7 @@ from contextlib import closing
 from interaction.mcp_tools import MCPTools
 from interaction.tool_environment import Call, ToolTask
 
-SHOP = MCPTools(
-    ["mcp-server-sqlite", "--db-path", "shop.db"], names=["read_query", "write_query", "list_tables", "describe_table"]
-)
+SHOP = MCPTools("mcp-server-sqlite --db-path shop.db", names=["list_tables", "read_query", "write_query"])
 GOODS = {"lamp": 4, "chair": 9, "table": 2}
 
 

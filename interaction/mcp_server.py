@@ -4,6 +4,7 @@ The SDK enters and leaves a connection in one asyncio task, so each has a task t
 """
 
 import asyncio
+import logging
 import math
 import os
 import sys
@@ -37,6 +38,7 @@ CLOSED = ("Connection closed", "SSE stream")
 """How the SDK's own errors with CONNECTION_CLOSED begin: servers use that number too."""
 LOST = (401, 403, 404, 429)
 """HTTP statuses with which, as with 500 and above, it is not the call that has failed."""
+logging.getLogger("mcp.client").setLevel(logging.CRITICAL)  # else a traceback for each line that is no message
 
 
 class Server:

@@ -118,7 +118,7 @@ def test_an_attempt_has_a_process_and_a_folder_of_its_own_and_no_key_of_ours(too
     assert one["home"] != two["home"] and one["pid"] != two["pid"] and ends(one["pid"]) and not folders[0].exists()
 
 
-def test_what_cannot_be_used_is_said(command, tools):
+def test_what_cannot_be_used_is_said(command, tools, monkeypatch):
     one, other = (MCPTools(command, names=["add"], prefix=prefix) for prefix in ("", "b_"))
     for words, found, start in [
         ("no command 'nosuch'", MCPTools("nosuch --x"), {}),
@@ -129,6 +129,9 @@ def test_what_cannot_be_used_is_said(command, tools):
         ("expected a relative path", tools, {"/x": ""}),
     ]:
         assert words in play(found, start=start)[2].fault
+    with monkeypatch.context() as patch:
+        patch.setattr("interaction.mcp_tools.MAX_DOCS", 100)
+        assert "more than 100 characters" in play(MCPTools(command))[2].fault
     assert "a check" in play(tools, check=None)[2].fault
     shown, calls, _ = play(MCPTools([one, other]), "[b_add(a=5)]")
     assert calls[0].result == "7" and "\nadd(" in shown and "about_it" not in shown
@@ -153,6 +156,8 @@ def test_a_server_that_is_lost_or_does_not_start_is_no_fault_of_the_model(tools,
     ]:
         with pytest.raises(ToolUnavailable, match=words):
             play(found, *messages)
+    left = [child.pid for child in psutil.Process().children() if "server.py" in str(child.cmdline())]
+    assert all(map(ends, left))
 
 
 def test_a_shared_server_is_started_once_and_again_when_it_has_died(command):
