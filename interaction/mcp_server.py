@@ -46,7 +46,7 @@ class Server:
 
     Args:
         of: its settings, an MCPTools.
-        command: path of its program; empty for a URL.
+        command: path of its program, or its URL.
         folder: in which it runs.
     """
 
@@ -121,7 +121,7 @@ class Server:
 
     def _process(self, said: IO[str]) -> Any:
         """The transport of a command; `said` gets what it writes to stderr."""
-        args = ["-SE", "-c", LAUNCH, str(os.getpid()), self.command, *self.of.command[1:]]
+        args = ["-SE", "-c", LAUNCH, str(os.getpid()), os.path.abspath(self.command), *self.of.command[1:]]
         env = {"HOME": str(self.folder), **self.of.env}
         told = StdioServerParameters(command=sys.executable, args=args, env=env, cwd=self.folder)
         return stdio_client(told, errlog=said)  # type: ignore[arg-type]

@@ -12,13 +12,11 @@ server is lost, the attempt is played again with another.
 """
 
 import asyncio
-import os
 import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -36,8 +34,7 @@ from interaction.protocol.docs import documented
 from interaction.tool_environment import Checked
 from interaction.words import cut, line_of
 
-MAX_DOCS = 1_000_000
-"""Characters of all functions of a server."""
+MAX_DOCS = 1_000_000  # characters of all functions of a server
 
 
 @dataclass(eq=False, repr=False)  # env and headers have keys
@@ -122,13 +119,12 @@ class MCPTools:
         """One that starts in this folder, or the shared one."""
         from interaction.mcp_server import Server
 
-        command = "" if self.url else shutil.which(self.command[0], path=self.env.get("PATH"))
-        if command is None:
+        if (command := self.url or shutil.which(self.command[0], path=self.env.get("PATH"))) is None:
             raise ContractError(f"there is no command {self.command[0]!r}; install it, or give its path")
         if self.shared and self._kept and self._kept[0].here:
             return self._kept[0]
         files = TemporaryDirectory(ignore_cleanup_errors=True) if self.shared else None
-        made = Server(self, command and os.path.abspath(command), Path(files.name) if files else folder)
+        made = Server(self, command, Path(files.name) if files else folder)
         self._kept = [made, files] if self.shared else []
         return made
 
@@ -144,8 +140,8 @@ class MCPTool(NamedTuple):
 
     def check(self, call: Call) -> Checked:
         """Whether a call fits the schema."""
-        found = [*islice(self.validator.iter_errors(call.arguments), 5)]
-        wrong = (f"{'.'.join(map(str, one.path)) or 'arguments'}: {cut(one.message, 200)}" for one in found)
+        errors = [*self.validator.iter_errors(call.arguments)][:5]
+        wrong = (f"{'.'.join(map(str, one.path)) or 'arguments'}: {cut(one.message, 200)}" for one in errors)
         known = self.schema["parameters"]["properties"].items()
         bound = {name: schema["default"] for name, schema in known if "default" in schema} | call.arguments
         return Checked("; ".join(wrong) or None, call.arguments, bound)
