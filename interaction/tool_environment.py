@@ -147,7 +147,8 @@ class ToolTask:
 
     def shared_by_attempts(self) -> dict[str, bytes]:
         """What objects of the class have in common, as far as it can be written down: globals, attributes, defaults."""
-        kind = self.kind() or type(self.tools if self.waits else self.fresh())
+        servers: Any = type(self.tools)
+        kind = self.kind() or (servers if _kind_waits(servers) else type(self.fresh()))
         own, found = sys.modules[kind.__module__], dict[str, Any]()
         imported = (item for item in vars(own).values() if isinstance(item, ModuleType))
         for module in (own, *(item for item in imported if isinstance(item.__loader__, FromText))):
