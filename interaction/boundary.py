@@ -9,7 +9,8 @@ the code lets no other thread run (a regular expression that backtracks for ever
 after the limit and prints where it stood.
 
 Of code that waits for a service, coroutines run in one event loop of their own. A late one is cancelled; if the loop
-does not answer then, because a coroutine never yields, another takes its place, and what ran beside it is tried again.
+does not answer then, because a coroutine never yields, another takes its place. What ran beside that coroutine is tried
+again; it is not, for it would stop the next loop too.
 """
 
 import asyncio
@@ -18,10 +19,11 @@ import faulthandler
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from inspect import isawaitable
-from threading import Event, Lock, Thread
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
 from traceback import walk_tb
 from typing import Any
 
@@ -133,70 +135,134 @@ def awaited(coroutine: Awaitable[Any], left: float, seconds: float) -> Any:
     Raises:
         ToolUnavailable: another coroutine has stopped that loop.
     """
-
-    async def work() -> tuple[BaseException | None, Any]:
-        try:
-            return None, await coroutine
-        except BaseException as error:  # SystemExit would end the loop
-            return error, None
-
+    found: SimpleQueue[_Found] = SimpleQueue()
     with _watched_for(seconds):
-        host = _host()
-        future = asyncio.run_coroutine_threadsafe(work(), host.loop)
-        host.running.add(future)
+        host = _host(found)
+        host.soon(host.begin, coroutine, found)
         try:
-            found = future.result(left)
-        except CancelledError as error:
-            raise UserCodeError("raises CancelledError") from error
-        except TimeoutError as error:
-            future.cancel()
-            host.require_answer()
-            raise Hangs(f"has not returned within {seconds:g} s") from error
-        finally:
-            host.running.discard(future)
-    if isinstance(found[0], asyncio.CancelledError):
-        raise UserCodeError("raises CancelledError") from found[0]
-    return _what(*found)
+            error, value = found.get(timeout=left)
+        except Empty:
+            late = Hangs(f"has not returned within {seconds:g} s")
+            error, value = late if host.answers() else host.why(found), None
+        finally:  # after Ctrl-C too
+            host.soon(host.end, found)
+    return _what(error, value)
+
+
+_Found = tuple[BaseException | None, Any]
+
+
+class _Stopped(ToolUnavailable):
+    """The event loop was stopped because of another coroutine."""
+
+
+class _NeverYields(Hangs):
+    """A coroutine that stopped the event loop, and would stop the next one."""
 
 
 class _Host:
-    """An event loop for users' coroutines, in a thread of its own."""
+    """An event loop for users' coroutines, in a thread of its own.
+
+    That thread may be ended at any line of Python, so it holds no lock that others wait for: a `SimpleQueue` has none.
+    """
 
     def __init__(self) -> None:
-        self.loop, self.running, self.process = asyncio.new_event_loop(), set[Future[Any]](), os.getpid()
+        self.loop, self.process, self.ended = asyncio.new_event_loop(), os.getpid(), False
+        self.loop.set_default_executor(_Apart())
+        self.running = dict[SimpleQueue[_Found], asyncio.Task[None] | None]()
+        self.stuck: SimpleQueue[_Found] | None = None
         self.thread = Thread(target=self._work, name="coroutines of user code", daemon=True)
         self.thread.start()
 
-    def _work(self) -> None:
-        try:
-            self.loop.run_forever()
-        except BaseException:  # a task that a coroutine has begun raised SystemExit, or `require_answer` did
-            pass
-        self._give_up()
+    def soon(self, function: Callable[..., Any], *args: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(function, *args)
 
-    def require_answer(self) -> None:
-        """Let another take its place if it does not answer."""
-        there = Event()
-        with suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(there.set)
-        if not there.wait(ANSWER_SECONDS):
+    def begin(self, coroutine: Awaitable[Any], found: SimpleQueue[_Found]) -> None:
+        async def work() -> None:
+            try:
+                found.put((None, await coroutine))
+            except BaseException as error:  # SystemExit would stop the loop
+                found.put((error, None))
+            if os.getpid() != self.process:
+                os._exit(0)  # a copy of this process that the code has forked
+
+        self.running[found] = task = self.loop.create_task(work())
+        task.add_done_callback(lambda _: found.put((asyncio.CancelledError(), None)))  # before it has begun
+
+    def end(self, found: SimpleQueue[_Found]) -> None:
+        if (task := self.running.pop(found, None)) is not None:
+            task.cancel()
+
+    def _work(self) -> None:
+        while not self.ended:
+            try:
+                self.loop.run_forever()  # it returns where a coroutine stops the loop
+            except Exception:
+                self._give_up()
+            except BaseException:  # a task that a coroutine has begun raised SystemExit, or `_give_up` did
+                pass
+        with suppress(BaseException):
+            for task in asyncio.all_tasks(self.loop):
+                task.cancel()
+            self.loop.run_until_complete(asyncio.sleep(0))
+            self.loop.close()
+
+    def answers(self) -> bool:
+        """Whether the loop still answers; another takes its place if not."""
+        there: SimpleQueue[None] = SimpleQueue()
+        self.soon(there.put, None)
+        try:
+            there.get(timeout=ANSWER_SECONDS)
+        except Empty:
             self._give_up()
-            _end(self.thread)
+        return not self.ended
 
     def _give_up(self) -> None:
         global _hosting
         with _lock:
-            _hosting = None if _hosting is self else _hosting
-        for future in [*self.running]:
-            with suppress(Exception):
-                future.set_exception(ToolUnavailable("a coroutine beside it has stopped the event loop"))
+            if self.ended:
+                return
+            self.ended, _hosting = True, None if _hosting is self else _hosting
+            running, task = self.running.copy(), asyncio.current_task(self.loop)
+            self.stuck = next((found for found, one in running.items() if one and one is task), None)
+            _late.setdefault(MOST_WAITING, []).append(self.thread)
+        for found in running:
+            found.put((self.why(found), None))
+        self.soon(self.loop.stop)
+        _end(self.thread)
+
+    def why(self, found: SimpleQueue[_Found]) -> Exception:
+        """Why a coroutine's loop was stopped."""
+        if self.stuck is found:
+            return _NeverYields("never yields, so that the event loop was stopped")
+        return _Stopped("a coroutine beside it never yields, so that the event loop was stopped")
 
 
-def _host() -> _Host:
+class _Apart(ThreadPoolExecutor):
+    """A thread for each piece of work: those that hang keep no other from beginning, and no process from its end."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = Future[Any]()
+        future.set_running_or_notify_cancel()
+
+        def work() -> None:
+            try:
+                future.set_result(function(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        Thread(target=work, name="user code", daemon=True).start()
+        return future
+
+
+def _host(found: SimpleQueue[_Found]) -> _Host:
+    """The event loop that is to find this."""
     global _hosting
     with _lock:
         if _hosting is None or _hosting.process != os.getpid():
             _hosting = _Host()
+        _hosting.running[found] = None
         return _hosting
 
 
@@ -211,12 +277,14 @@ def patiently(work: Callable[[], Any], kinds: tuple[type[Exception], ...] = (), 
         ToolUnavailable: the service does not answer.
     """
     failures: tuple[type[Exception], ...] = (ToolUnavailable, Hangs, *kinds)
-    for pause in (*PAUSES, None):
+    pauses = [*PAUSES]
+    while True:
         try:
             return work()
         except failures as error:
-            if once or pause is None:
+            if once or not pauses or isinstance(error, _NeverYields):
                 raise ToolUnavailable(raised(error)) from error
+            pause = pauses[0] if isinstance(error, _Stopped) else pauses.pop(0)
         time.sleep(pause)
 
 
