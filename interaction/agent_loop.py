@@ -161,10 +161,14 @@ class _Episode:
     messages: list[Message] = field(default_factory=list)
     request_id: str = field(default_factory=lambda: uuid4().hex)
     """One for the whole episode: sticky routing, so that the prefix cache works."""
-    pool: ThreadPoolExecutor = _ENVIRONMENT
-    """Where its environment works."""
+    waiting: int = 64
     engine_fields: dict[str, Any] = field(default_factory=dict)
     """What the engine says beside tokens: of its last reply, but the first weight version."""
+
+    @property
+    def pool(self) -> ThreadPoolExecutor:
+        """Where its environment works. The first attempt at a class by hand may show that it waits."""
+        return _waiting(self.waiting) if self.conversation.waits else _ENVIRONMENT
 
     def room(self) -> int:
         return self.budget.room(len(self.trajectory.prompt), len(self.trajectory))
@@ -203,7 +207,7 @@ class ConversationAgentLoop(AgentLoopBase):
                 return output
             except (EngineFault, ToolUnavailable, UserFault) as error:
                 fault = error
-                faults[FAULTS[type(error)]] += 1
+                faults[next(name for kind, name in FAULTS.items() if isinstance(error, kind))] += 1
                 logger.warning("fault in %s: %s", kwargs["extra_info"], error)
             except Exception as error:
                 fault = error
@@ -221,7 +225,7 @@ class ConversationAgentLoop(AgentLoopBase):
                 await self._converse(episode, sampling_params)
                 return self._output(episode, row)
             finally:
-                episode.pool.submit(episode.conversation.close)  # in the one thread behind a call that may still run
+                episode.pool.submit(episode.conversation.close)  # behind a call that may still run
         finally:
             ConversationAgentLoop.live -= 1
 
@@ -237,8 +241,8 @@ class ConversationAgentLoop(AgentLoopBase):
             seconds=settings.engine_timeout,
         )
         conversation = Conversation(task_of(extra_info), protocol=protocol, **_plain(settings[extra_info["split"]]))
-        pool = _waiting(settings.get("waiting", 64)) if conversation.waits else _ENVIRONMENT
-        return _Episode(conversation, _vocabulary(self.tokenizer), budget, clock, pool=pool)
+        waiting = settings.get("waiting", 64)
+        return _Episode(conversation, _vocabulary(self.tokenizer), budget, clock, waiting=waiting)
 
     async def _converse(self, episode: _Episode, sampling_params: dict[str, Any]) -> None:
         """Model and environment in turns, until the conversation is done or has no more room."""

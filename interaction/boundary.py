@@ -219,11 +219,12 @@ class _Host:
         return not self.ended
 
     def _give_up(self) -> None:
-        global _hosting
+        global _hosting, stopped_loops
         with _lock:
             if self.ended:
                 return
             self.ended, _hosting = True, None if _hosting is self else _hosting
+            stopped_loops += 1
             running, task = self.running.copy(), asyncio.current_task(self.loop)
             self.stuck = next((found for found, one in running.items() if one and one is task), None)
             _late.setdefault(MOST_WAITING, []).append(self.thread)
@@ -304,7 +305,7 @@ async def call_async(function: Callable[..., Awaitable[Any]], seconds: float, /,
 class Limited:
     """An object of the user's: whatever it is asked for is a call with a limit, and is named where it fails.
 
-    One that waits is asked again where its service fails, but for methods and functions in its `ONCE`.
+    One that waits is asked again where its service fails, but for `close`, and methods and functions in its `ONCE`.
     """
 
     def __init__(self, of: Any, seconds: float, waits: bool = False) -> None:
@@ -316,7 +317,7 @@ class Limited:
 
         def method(*args: Any, **kwargs: Any) -> Any:
             function = args[0].name if name == "call" else ""
-            once = {name, function} & {*getattr(self._of, "ONCE", ())}
+            once = {name, function} & {"close", *getattr(self._of, "ONCE", ())}
             shown = f"{function!r}"[:80] if function else ""
             return self._call(f"{name}({shown})", lambda: getattr(self._of, name)(*args, **kwargs), bool(once))
 
@@ -328,7 +329,9 @@ class Limited:
                 kinds = getattr(self._of, "UNAVAILABLE", ())
                 return patiently(lambda: waited(function, self._seconds), kinds, once)
             value = call(function, self._seconds)
-        except (UserCodeError, ToolUnavailable) as error:
+        except ToolUnavailable as error:  # or a class of the user's that is one
+            raise ToolUnavailable(f"{name}: {error}") from error
+        except UserCodeError as error:
             raise type(error)(f"{name}: {error}") from error
         if hasattr(type(value), "__await__"):
             raise UserCodeError(
@@ -339,6 +342,8 @@ class Limited:
 
 _late: dict[int, list[Thread]] = {}
 _hosting: _Host | None = None
+stopped_loops = 0
+"""So many event loops were stopped; objects that began in one, such as an HTTP session, may work in no other."""
 _running: list[float] = []  # limits
 _watched = 0.0  # the longest of them, when `_put_off` was called last
 _lock = Lock()

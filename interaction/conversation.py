@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from threading import RLock
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
@@ -82,6 +84,7 @@ class Conversation:
         self._verdicts: Verdicts | None = None
         self._asking: AskUser | None = None
         self._started = False
+        self._busy = RLock()
         self._turns: list[Turn] = []
         self._heard: list[str] = []
         self._heard_seconds: list[float | None] = []
@@ -174,8 +177,9 @@ class Conversation:
         self._release()
 
     def close(self) -> None:
-        """Free the environment; may be called twice. A conversation closed before its end was abandoned."""
-        self.stop(StopReason.infrastructure, fault="closed before its end")
+        """Free the environment, after a call that still runs; may be called twice. Before its end: abandoned."""
+        with self._busy, suppress(ToolUnavailable):
+            self.stop(StopReason.infrastructure, fault="closed before its end")
 
     def __enter__(self) -> Self:
         return self
@@ -239,7 +243,8 @@ class Conversation:
         """The reply of `step(environment)`. A fault of the environment ends the episode; `passing` are raised."""
         not_ours: tuple[type[Exception], ...] = (*passing, ToolUnavailable)
         try:
-            return step(self._environment)
+            with self._busy:
+                return step(self._environment)
         except not_ours:
             raise
         except Exception as fault:
@@ -380,6 +385,8 @@ class Conversation:
                     if passed not in (True, False, None):  # a text would count as true
                         raise TypeError(f"verdicts() has passed={passed!r}; expected True, False or None")
                 self._verdicts = found
+            except ToolUnavailable:
+                raise
             except Exception as fault:
                 self._note(fault, "its verdicts")
                 self.stop_reason = self.stop_reason and StopReason.environment_error
@@ -388,13 +395,15 @@ class Conversation:
 
     def _release(self) -> None:
         """Close the environment. A fault here changes nothing about the episode, so it is only logged."""
-        self._judgement()
-        environment, self._environment = self._environment, None
         try:
-            if environment is not None:
-                environment.close()
-        except Exception as fault:
-            self._note(fault, "its end")
+            self._judgement()
+        finally:
+            environment, self._environment = self._environment, None
+            try:
+                if environment is not None:
+                    environment.close()
+            except Exception as fault:
+                self._note(fault, "its end")
 
     def _note(self, fault: Exception, where: str) -> None:
         """Log a fault in one line, an exception with its traceback. A hanging environment is not called again."""

@@ -48,6 +48,7 @@ from docstring_parser import parse
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
+from interaction import boundary
 from interaction.boundary import CALL_SECONDS, ToolUnavailable, UserCodeError, patiently, raised, waited
 from interaction.call import Call
 from interaction.contract import ContractError
@@ -368,8 +369,9 @@ class ToolEnvironment(EnvironmentBase):
 
 def share_of(value: Any, name: str) -> float:
     """What a check returned, as a share. Raises ContractError for another value than True, False or one from 0 to 1."""
-    if isinstance(value, bool | int | float) and 0 <= value <= 1:
-        return float(value)
+    found = in_json(value)  # of numpy too
+    if isinstance(found, bool | int | float) and 0 <= found <= 1:
+        return float(found)
     raise ContractError(f"{name}() gives {value!r:.80}; expected True, False or a number from 0 to 1")
 
 
@@ -377,7 +379,7 @@ class WaitingTools(ToolEnvironment):
     """One attempt with a class that waits: its object is made with the first call, gold is kept for the process."""
 
     def __init__(self, task: ToolTask, seconds: float = CALL_SECONDS) -> None:
-        self._seconds, self._making = seconds, Lock()
+        self._seconds, self._making, self._stopped = seconds, Lock(), boundary.stopped_loops
         super().__init__(task)
 
     def _start(self) -> None:
@@ -404,7 +406,21 @@ class WaitingTools(ToolEnvironment):
         of = getattr(function, "__self__", getattr(function, "func", None))
         seconds = max(self._seconds, getattr(of, "START_SECONDS", 0.0))  # to start a server
         work = partial(waited, function, seconds, *args, **kwargs)
-        return patiently(work, self._unavailable, once)
+        try:
+            return patiently(work, self._unavailable, once)
+        except Exception as error:
+            if boundary.stopped_loops == self._stopped:
+                raise
+            raise ToolUnavailable(raised(error)) from error  # what this object has begun may work in no other loop
+
+    def _fresh(self, owner: list[Any]) -> Any:
+        """Raises ToolUnavailable: the model's words have no part in it."""
+        try:
+            return super()._fresh(owner)
+        except (ToolUnavailable, ContractError):
+            raise
+        except Exception as error:
+            raise ToolUnavailable(raised(error)) from error
 
     def call_all(self, calls: Sequence[Call]) -> Sequence[ToolResult]:
         """Runs calls beside each other, at most `AT_ONCE`."""
@@ -433,22 +449,32 @@ class KeptGold:
     """Gold of one task, made once in a process, as far as attempts have come."""
 
     def __init__(self, task: ToolTask) -> None:
-        self.task, self._lock = task, Lock()
+        self.task, self._lock, self._failure = task, Lock(), ""
         self._forget()
 
     def _forget(self) -> None:
         self.states, self.asked_for, self.open = list[Any](), list[list[Any]](), list[Any]()
 
     def of_turn(self, turn: int, attempt: WaitingTools) -> tuple[Any, list[Any]]:
-        """The state after gold's calls of a turn, and the values that the model must have seen."""
+        """The state after gold's calls of a turn, and the values that the model must have seen.
+
+        Raises:
+            ToolUnavailable: it cannot be made now. Attempts that have waited for it do not try again.
+        """
+        before = self._failure
         with self._lock:
+            if self._failure is not before:
+                raise ToolUnavailable(self._failure)
             try:
                 while len(self.asked_for) <= turn:
                     self._go_on(attempt)
-            except BaseException:
+            except BaseException as error:
                 self._close(attempt)
                 self._forget()
-                raise
+                if not isinstance(error, Exception):
+                    raise
+                self._failure = f"gold of {self.task.id}: {raised(error)}"
+                raise ToolUnavailable(self._failure) from error
             return self.states[turn + 1], self.asked_for[turn]
 
     def _go_on(self, attempt: WaitingTools) -> None:
