@@ -168,7 +168,7 @@ class _Host:
 
     def __init__(self) -> None:
         self.loop, self.process, self.ended = asyncio.new_event_loop(), os.getpid(), False
-        self.loop.set_default_executor(_Apart())
+        self.loop.set_default_executor(Apart())
         self.running = dict[SimpleQueue[_Found], asyncio.Task[None] | None]()
         self.stuck: SimpleQueue[_Found] | None = None
         self.thread = Thread(target=self._work, name="coroutines of user code", daemon=True)
@@ -240,7 +240,7 @@ class _Host:
         return _Stopped("a coroutine beside it never yields, so that the event loop was stopped")
 
 
-class _Apart(ThreadPoolExecutor):
+class Apart(ThreadPoolExecutor):
     """A thread for each piece of work: those that hang keep no other from beginning, and no process from its end."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:

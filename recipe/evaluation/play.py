@@ -8,14 +8,14 @@ counts.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, TypeVar
 
 from tqdm import tqdm
 
 from interaction import Conversation, StopReason
-from interaction.boundary import MOST_WAITING, ToolUnavailable
+from interaction.boundary import Apart, ToolUnavailable
 from interaction.conversation import Reply
 from interaction.endpoint import ContextFull, Endpoint, EndpointFault, EndpointRefusal, side_by_side
 from interaction.environment import Task, UserFault
@@ -27,7 +27,10 @@ ATTEMPTS = 2
 LOST_IN_A_ROW = 10
 """So many lost episodes without a finished one between them: the server is gone."""
 
-_WAITING = ThreadPoolExecutor(MOST_WAITING, "waiting")
+LEAVE_SECONDS = 5.0
+"""After an interrupt, for a call that still runs and for what frees its environment."""
+
+_WAITING = Apart()
 
 T = TypeVar("T")
 Lost = tuple[T, str]
@@ -131,7 +134,15 @@ async def play_episode(endpoint: Endpoint, settings: Settings, task: Task, user:
             messages = [*messages, {"role": "assistant", "content": said.text}, *reply.messages]
         return {**tokens, "episode": conversation.record().to_dict()}
     finally:
-        await beside(conversation, conversation.close)
+        await leave(conversation)
+
+
+async def leave(conversation: Conversation) -> None:
+    """Close it; after an interrupt within `LEAVE_SECONDS`, or not at all."""
+    task = asyncio.current_task()
+    with suppress(TimeoutError):
+        interrupted = task is not None and task.cancelling()
+        await asyncio.wait_for(beside(conversation, conversation.close), LEAVE_SECONDS if interrupted else None)
 
 
 async def beside(conversation: Conversation, function: Callable[..., T], *args: Any) -> T:

@@ -21,7 +21,7 @@ from interaction.environment import Task
 from interaction.protocol import Message, Protocol
 from interaction.users import User
 from interaction.words import cut
-from recipe.evaluation.play import PromptTooLong, begin, beside, hear
+from recipe.evaluation.play import PromptTooLong, begin, beside, hear, leave
 from recipe.evaluation.store import Settings
 
 WIDTH = 2
@@ -60,7 +60,7 @@ async def search_episode(
         await search.run()
         return {**search.tokens, "search": search.counts, "episode": search.conversation.record().to_dict()}
     finally:
-        await beside(search.conversation, search.conversation.close)
+        await leave(search.conversation)
 
 
 @dataclass(eq=False, slots=True)

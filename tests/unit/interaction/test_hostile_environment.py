@@ -7,11 +7,12 @@ import signal
 from contextlib import suppress
 
 import pytest
-from support.evaluation import PROTOCOL, serving
+from support.evaluation import PROTOCOL, played, serving
 from support.own_environment import example
 
 import interaction.conversation
 from interaction import boundary
+from interaction.call import Call
 from interaction.environment import load_tasks, named
 from interaction.gold import play_gold
 from recipe import evaluate
@@ -91,3 +92,113 @@ def test_siblings_end_as_they_would_alone_in_an_evaluation(hostile, tmp_path, mo
         assert evaluate.main([*asked, "--environment", str(path)]) == 0
     lines = (tmp_path / "out" / "episodes.jsonl").read_text().splitlines()
     assert ends_of(json.loads(line)["episode"] for line in lines) == ends
+
+
+WAITING = """
+import asyncio, threading
+from collections import Counter
+from interaction.tool_environment import Call, ToolTask, ToolUnavailable
+
+TOGETHER, TRIES, INSIDE = 16, Counter(), set()
+BARRIER, ALL = threading.Barrier(TOGETHER), None
+
+class Lost(ToolUnavailable):
+    def __init__(self, where, why): super().__init__(where)
+
+class Coroutine:
+    def __init__(self, name="", fails=0):
+        self.name, self.fails, self.at = name, fails, 0
+    def state(self):
+        return self.at
+    async def add(self, n: int) -> int:
+        "Returns where as many others are in it."
+        global ALL
+        if self.name:
+            ALL = ALL or asyncio.Event()
+            INSIDE.add(self.name)
+            if len(INSIDE) == TOGETHER: ALL.set()
+            await ALL.wait()
+        TRIES[self.fails] += 1
+        if TRIES[self.fails] <= self.fails:
+            raise Lost("no service", "down")
+        self.at += n
+        return self.at
+
+class Plain(Coroutine):
+    WAITS = True
+    def add(self, n: int) -> int:
+        if self.name: BARRIER.wait()
+        self.at += n
+        return self.at
+
+class Computes(Plain):
+    WAITS = False
+    def add(self, n: int) -> int: raise Lost("no service", "down")
+
+def task(kind, number, check=None, **start):
+    turns = ["Add one."] if check else [("Add one.", [Call("add", {"n": 1})])]
+    return ToolTask("NAME", f"{kind.__name__}_{number}", kind, turns, start, "test", check=check)
+
+def load_tasks():
+    right = lambda made, turn, calls, words: made.at == 1
+    beside = [task(kind, n, right, name=str(n)) for kind in (Coroutine, Plain) for n in range(TOGETHER)]
+    return [*beside, *[task(Coroutine, f"fails_{n}", fails=n) for n in (3, 999)], task(Computes, 0, right)]
+"""
+
+
+@pytest.fixture
+def waiting(tmp_path, monkeypatch):
+    """An environment whose calls return when 16 are made beside each other, and whose service fails so many times."""
+    monkeypatch.setattr(boundary, "PAUSES", (0,))
+    path = tmp_path / f"waiting_{tmp_path.name}.py"
+    path.write_text(WAITING.replace("NAME", path.stem))
+    return path, load_tasks(named(str(path)))
+
+
+SAID = [PROTOCOL.render_calls("t", [Call("add", {"n": 1})]), PROTOCOL.render_answer("t", "done")]
+
+
+async def test_conversations_wait_beside_each_other_and_a_service_that_fails_is_never_scored(
+    waiting, make_loop, engine
+):
+    path, tasks = waiting
+    tokenizer = make_tokenizer([path.read_text(), *SAID])
+    failed = {"Coroutine_fails_3": 1, "Coroutine_fails_999": 2, "Computes_0": 2}
+
+    async def play(task):
+        about = {"split": "train", "environment": path.stem, "task_id": task.id}
+        said = [*SAID[:1] * failed.get(task.id, 0), *SAID]
+        loop = make_loop(tokenizer, engine(tokenizer, said), policy={"call_timeout": 5})
+        return await loop.run({}, extra_info=about, uid="u", global_steps=1)
+
+    found = dict(zip(tasks, await asyncio.gather(*map(play, tasks.values())), strict=True))
+    assert [name for name, output in found.items() if output == []] == ["Coroutine_fails_999", "Computes_0"]
+    played = {name: output.extra_fields for name, output in found.items() if output != []}
+    assert {name for name, extra in played.items() if extra["tool_faults"]} == {"Coroutine_fails_3"}
+    assert played["Coroutine_fails_3"]["tool_faults"] == 1 and len(played) == 33
+    assert {(one[0], one[2]) for one in ends_of(extra["episode"] for extra in played.values()).values()} == {
+        ("completed", 1.0)
+    }
+
+
+def test_an_evaluation_plays_an_episode_again_whose_service_fails_and_then_loses_it(waiting, tmp_path):
+    path, _ = waiting
+    done = played(
+        lambda messages: SAID[len(messages) > 2],
+        tmp_path / "out",
+        "--environment",
+        str(path),
+        "--split",
+        "test",
+        "--concurrency",
+        "40",
+        category=None,
+        limit=99,
+    )
+    assert {line["task_id"]: line["reason"] for line in done.found["lost"]}.keys() == {
+        "Coroutine_fails_999",
+        "Computes_0",
+    }
+    assert all(line["reason"].startswith("the tools: ") for line in done.found["lost"])
+    assert {line["task_id"] for line in done.lines if line["attempts"] == 2} == {"Coroutine_fails_3"}
+    assert done.found["overall"]["acc"]["mean"] == 1.0 and done.found["overall"]["episodes"] == 33

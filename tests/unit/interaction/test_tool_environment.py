@@ -1,14 +1,19 @@
 """An ordinary class as an environment: its tools as schemas, hostile arguments, and how its state is judged."""
 
+import asyncio
 import subprocess
 import sys
+import time
 from array import array
+from collections import Counter as Counts
 from collections import UserDict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
 from functools import partial
 from pathlib import Path
+from threading import Barrier
 from typing import Annotated, Literal
 
 import numpy as np
@@ -16,10 +21,11 @@ import pandas as pd
 import pytest
 from pydantic import BaseModel, Field, PrivateAttr
 
+from interaction import Conversation, boundary, get_protocol
 from interaction.call import Call
 from interaction.contract import ContractError
 from interaction.outcome import ErrorKind
-from interaction.tool_environment import ToolTask, tools_of
+from interaction.tool_environment import ToolTask, ToolUnavailable, tools_of
 from recipe.tools.audit import main as audit
 
 ROOT, N = Path(__file__).parents[3], np.int64(1)
@@ -234,3 +240,165 @@ def test_the_example_passes_its_audit_and_the_copy_its_test(tmp_path: Path):
     tested = [sys.executable, "-m", "pytest", "-q", "test_toy_shop.py", "-p", "no:cacheprovider"]
     assert subprocess.run(tested, cwd=tmp_path, capture_output=True).returncode == 0
     assert audit(["--environment", str(tmp_path / "toy_shop.py"), "--tasks", "all"]) == 0
+
+
+LOG = Counts[str]()
+
+
+class Service:
+    """Waits; fails, once, in what `fails` names."""
+
+    ONCE, UNAVAILABLE = ("pay",), (ConnectionError,)
+
+    def __init__(self, fails: str = "", error: type[Exception] = ConnectionError):
+        self.at, self.fails, self.error = 0, fails, error
+        self.note("init")
+
+    def note(self, name: str):
+        """Called by all."""
+        LOG[name] += 1
+        if name == self.fails and LOG[name] == 1:
+            raise self.error("down")
+
+    async def setup(self):
+        self.note("setup")
+
+    async def teardown(self):
+        self.note("teardown")
+
+    async def state(self):
+        return self.at
+
+    async def add(self) -> int:
+        self.at += 1
+        self.note("add")
+        return self.at
+
+    async def pay(self):
+        self.note("pay")
+
+
+def right(made, turn, calls, words):
+    made.note("check")
+    return made.at == len(calls)
+
+
+ADD, PAY = Call("add", {}), Call("pay", {})
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """How an attempt ends that makes these calls and answers, and how often each method was called."""
+    monkeypatch.setattr(boundary, "PAUSES", (0, 0))
+    protocol = get_protocol("think_xml", docs="signature")
+
+    def played(task, *calls, answer=True):
+        LOG.clear()
+        try:
+            with Conversation(task, protocol, max_steps_per_turn=2) as conversation:
+                conversation.begin()
+                for call in calls:
+                    conversation.reply(protocol.render_calls("t", [call]))
+                if answer and not conversation.done:
+                    conversation.reply(protocol.render_answer("t", "done"))
+                found = conversation.record()
+        except ToolUnavailable:
+            return "unavailable", dict(LOG)
+        return (str(found.stop_reason), found.outcome and found.outcome.passed), dict(LOG)
+
+    return played
+
+
+def test_an_attempt_is_set_up_and_ended_once_whatever_happens_between(played):
+    def checked(**start):
+        return task([], tools=Service, check=right, start=start)
+
+    for made, ends, calls, answer in (
+        (checked(), ("completed", True), [ADD], True),
+        (checked(), ("completed", True), [], True),
+        (checked(), ("max_steps", True), [ADD, ADD], True),
+        (checked(), (None, None), [ADD], False),
+        (checked(fails="check", error=ValueError), ("environment_error", False), [ADD], True),
+        (checked(fails="add", error=SystemExit), ("environment_error", False), [ADD], True),
+        (checked(fails="teardown", error=ValueError), ("completed", True), [ADD], True),
+        (checked(fails="teardown"), ("completed", True), [ADD], True),
+        (checked(fails="pay"), "unavailable", [PAY], True),
+        (checked(fails="setup", error=ValueError), "unavailable", [ADD], True),
+    ):
+        found, counts = played(made, *calls, answer=answer)
+        assert found == ends and [counts.get(name) for name in ("init", "setup", "teardown")] == [1, 1, 1], (
+            made,
+            counts,
+        )
+
+
+def test_an_attempt_that_is_closed_while_it_is_set_up_is_ended_after_it():
+    class Slow(Service):
+        async def setup(self):
+            await asyncio.sleep(0.1)
+            self.note("setup")
+
+        async def teardown(self):
+            assert LOG["setup"] == 1
+            self.note("teardown")
+
+    LOG.clear()
+    conversation = Conversation(task([ADD], tools=Slow), protocol := get_protocol("think_xml", docs="signature"))
+    conversation.begin()
+    with ThreadPoolExecutor() as pool:
+        pool.submit(conversation.reply, protocol.render_calls("t", [ADD]))
+        while not LOG["init"]:
+            time.sleep(0.001)
+        conversation.close()
+    assert LOG["teardown"] == 1
+
+
+def test_golds_calls_are_made_once_for_all_attempts_and_its_failure_is_no_models(played):
+    made = task([ADD], [ADD], tools=Service)
+    LOG.clear()
+    for _ in range(8):
+        attempt = made.open()
+        for _ in range(2):
+            attempt.call(ADD)
+            attempt.answer("")
+        assert attempt.verdicts().passed
+        attempt.close()
+    assert LOG == {"init": 9, "setup": 9, "add": 18, "teardown": 9}
+    wrong = task([PAY], tools=Service, start={"fails": "pay", "error": ValueError})
+    assert played(wrong, ADD)[0] == "unavailable" and played(wrong, PAY)[0] == ("completed", True)
+
+
+def test_a_failed_call_is_made_again_unless_its_class_says_once(played):
+    for error, counts in ((ConnectionError, {"add": 2, "pay": 1}), (ValueError, {"add": 1, "pay": 1})):
+        for call in (ADD, PAY):
+            found = played(task([], tools=Service, check=right, start={"fails": call.name, "error": error}), call)
+            assert found[1][call.name] == counts[call.name], (error, call)
+
+
+async def test_calls_of_one_message_run_beside_each_other_where_the_class_says_so():
+    class Meets:
+        PARALLEL = WAITS = True
+
+        def __init__(self):
+            self.barrier = Barrier(3)
+
+        def meet(self, n: int) -> int:
+            self.barrier.wait(5)
+            return 1 // n
+
+    attempt = task([], tools=Meets, check=right).open()
+    results = attempt.call_all([Call("meet", {"n": n}) for n in (1, 0, 1)])
+    assert [result.text for result in results] == ["1", "integer division or modulo by zero", "1"]
+
+
+def test_a_check_gives_a_share_or_is_refused():
+    for value, share in ((True, 1.0), (np.bool_(True), 1.0), (np.float32(0.5), 0.5), (0, 0.0), (1, 1.0)):
+        attempt = task([], tools=Counter, check=lambda *_, value=value: value).open()
+        attempt.answer("")
+        assert (attempt.verdicts().turns[0].facts["share"], attempt.verdicts().passed) == (share, share == 1)
+        attempt = task([], tools=Counter, check_episode=lambda *_, value=value: value).open()
+        attempt.answer("")
+        assert attempt.verdicts().turns[0].passed is None and attempt.verdicts().passed is (share == 1)
+    for value in (None, 2, -0.1, float("nan"), "yes", []):
+        with pytest.raises(ContractError, match=r"check\(\) gives"):
+            task([], tools=Counter, check=lambda *_, value=value: value).open().answer("")
