@@ -4,9 +4,10 @@ A call runs in a thread of its own, so that its caller goes on when it does not 
 KeyboardInterrupt are the code's own; Ctrl-C reaches the main thread.
 
 A thread cannot be ended from outside. A late one is asked to end (SystemExit is raised at its next line of Python) and
-left behind. With `MOST_HANGING` left, a call waits its time limit for one of them to end; then this process ends. Where
-the code lets no other thread run (a regular expression that backtracks for ever), the process ends `GRACE` seconds
-after the limit and prints where it stood.
+left behind. With `MOST_HANGING` left, a call waits its time limit for one of them to end; then this process ends, or,
+with `MOST_WAITING` threads left that wait for a service, that service is unavailable. Where the code lets no other
+thread run (a regular expression that backtracks for ever), the process ends `GRACE` seconds after the limit and prints
+where it stood.
 
 Of code that waits for a service, coroutines run in one event loop of their own. A late one is cancelled; if the loop
 does not answer then, because a coroutine never yields, another takes its place. What ran beside that coroutine is tried
@@ -77,7 +78,7 @@ def call(function: Callable[..., Any], seconds: float, /, *args: Any, most: int 
     """What the function returns.
 
     Args:
-        most: late threads of such calls, of which the next ends this process.
+        most: late threads of such calls, of which the next ends this process, or is refused where code waits.
 
     Raises:
         Exception: what the function raised.
@@ -379,6 +380,8 @@ def _wait_for_room(late: list[Thread], most: int, seconds: float) -> None:
         late[:] = [thread for thread in late if thread.is_alive()]
         if time.monotonic() > end:
             line = f"{len(late)} calls of a user's code hang: none has returned within {seconds:g} s more. "
+            if late is not _late.get(MOST_HANGING):
+                raise ToolUnavailable(line)
             os.write(2, f"{line}This process ends; if the code is only slow, raise its time limit\n".encode())
             os._exit(1)
         time.sleep(0.01)

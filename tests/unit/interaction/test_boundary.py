@@ -69,72 +69,48 @@ async def test_a_coroutine_that_never_ends_is_cancelled_and_a_cancelled_caller_i
         await task
 
 
-def test_code_that_lets_nothing_else_run_or_hangs_often_ends_its_process_and_says_so():
+def test_code_that_lets_nothing_else_run_or_hangs_often_ends_its_process_unless_it_waits():
     work = "def work():\n    return re.match('(a|a)*$', 'a' * 60 + 'b')\n"
     often = "for _ in range(9):\n    try: boundary.call(time.sleep, 0.2, 3600)\n    except boundary.Hangs: pass\n"
     forks = "boundary.call(int, 0.5)\nif os.fork(): sys.exit(os.wait()[1] >> 8)\n"
-    for code, said in (
-        (f"{work}boundary.call(work, 0.5)\n", "in work"),
-        (f"{work}{forks}boundary.call(work, 0.5)\n", "in work"),
-        (often, "calls of a user's code hang"),
+    waits = "boundary.PAUSES, boundary.MOST_WAITING = (0,) * 9, 4\n"
+    for what in ("asyncio.to_thread(time.sleep, 99)", "time.sleep(99)"):  # neither ends the process, or keeps it
+        waits += f"try: boundary.patiently(lambda: boundary.waited(lambda: {what}, 0.05))\n"
+        waits += "except boundary.ToolUnavailable as error: print(error, file=sys.stderr)\n"
+    for code, status, said in (
+        (f"{work}boundary.call(work, 0.5)\n", 1, "in work"),
+        (f"{work}{forks}boundary.call(work, 0.5)\n", 1, "in work"),
+        (often, 1, "calls of a user's code hang"),
+        (waits, 0, "4 calls of a user's code hang"),
     ):
-        script = f"import os, re, sys, time\nfrom interaction import boundary\nboundary.GRACE = 4\n{code}"
+        script = f"import asyncio, os, re, sys, time\nfrom interaction import boundary\nboundary.GRACE = 4\n{code}"
         began = time.monotonic()
         done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 1 and time.monotonic() - began < 30 and said in done.stderr, code
+        assert done.returncode == status and time.monotonic() - began < 30 and said in done.stderr, code
 
 
-async def never():
-    while True:
-        pass
+COROUTINES = {
+    "await asyncio.Event().wait()": [3, ToolUnavailable, "has not returned within 0.1 s"],
+    "while True:\n  with suppress(asyncio.CancelledError): await asyncio.sleep(9)": [3, ToolUnavailable],
+    "await asyncio.to_thread(time.sleep, 3)": [3, ToolUnavailable],
+    "while True: pass": [1, ToolUnavailable, "never yields, so that the event loop was stopped"],
+    "asyncio.current_task().cancel(); await asyncio.sleep(0)": [1, UserCodeError, "CancelledError"],
+    "sys.exit(3)": [1, UserCodeError, "SystemExit: 3"],
+    "asyncio.get_running_loop().call_soon(sys.exit); await asyncio.sleep(.01)": [1],
+    "asyncio.get_running_loop().stop(); await asyncio.sleep(.01)": [1],
+    "os.fork()": [1],
+}
+"""What a coroutine does that is late after 0.1 s: how often it is tried, and how that ends."""
 
 
-async def swallows():
-    while True:
-        with suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-
-
-async def cancels():
-    asyncio.current_task().cancel()
-    await asyncio.sleep(0)
-
-
-async def exits():
-    sys.exit(3)
-
-
-async def begins_what_exits():
-    task = asyncio.create_task(exits())
-    await asyncio.sleep(0.01)
-    return str(task.done())
-
-
-async def stops():
-    asyncio.get_running_loop().stop()
-    await asyncio.sleep(0.01)
-    return "on"
-
-
-async def hangs_apart():
-    await asyncio.to_thread(time.sleep, 3)
-
-
-async def forks():
-    return "parent" if os.fork() else "child"
-
-
-async def runs():
-    asyncio.run(cancels())
-
-
-def how_often(work, **kwargs):
-    """How often patience tries, and what it ends with."""
+def tried(work):
+    """How often work is tried, and what it raises or returns."""
     tries = []
     try:
-        return len(tries), boundary.patiently(lambda: tries.append(1) or work(), **kwargs)
+        value = boundary.patiently(lambda: tries.append(1) or work())
     except Exception as error:
-        return len(tries), type(error), str(error)
+        return [len(tries), type(error), str(error)]
+    return [len(tries), value]
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")
@@ -142,41 +118,12 @@ def test_a_hostile_coroutine_costs_none_beside_it_its_call(monkeypatch):
     monkeypatch.setattr(boundary, "_late", {})
     monkeypatch.setattr(boundary, "PAUSES", (0.01, 0.01))
     monkeypatch.setattr(boundary, "ANSWER_SECONDS", 0.2)
-    healthy, done = partial(waited, lambda: asyncio.sleep(0.2, 1), 5), []
     with ThreadPoolExecutor() as pool:
-        for code, seconds, *end in (
-            (asyncio.Event().wait, 0.1, 3, ToolUnavailable, "has not returned within 0.1 s"),
-            (swallows, 0.1, 3, ToolUnavailable, "has not returned within 0.1 s"),
-            (hangs_apart, 0.1, 3, ToolUnavailable, "has not returned within 0.1 s"),
-            (never, 0.1, 1, ToolUnavailable, "never yields, so that the event loop was stopped"),
-            (cancels, 5, 1, UserCodeError, "CancelledError"),
-            (exits, 5, 1, UserCodeError, "SystemExit: 3"),
-            (runs, 5, 1, RuntimeError, "asyncio.run() cannot be called from a running event loop"),
-            (begins_what_exits, 5, "True"),
-            (stops, 5, "on"),
-            (forks, 5, "parent"),
-        ):
-            siblings = [pool.submit(how_often, healthy) for _ in range(4)]
-            found = how_often(partial(waited, code, seconds))
-            assert [*found][-len(end) :] == end, code
-            done += [sibling.result(5)[-1] for sibling in siblings]
-    assert done == [1] * 40
+        for code, end in COROUTINES.items():
+            exec(f"async def hostile():\n {code}", globals())
+            beside = [pool.submit(tried, partial(waited, lambda: asyncio.sleep(0.2, 1), 5)) for _ in range(4)]
+            found = tried(partial(waited, globals()["hostile"], 0.1))
+            assert found[: len(end)] == end, code
+            assert [one.result(5)[-1] for one in beside] == [1] * 4, code
     with suppress(ChildProcessError):
-        assert os.waitpid(-1, 0)[1] == 0, "the copy of this process has ended"
-
-
-def test_a_service_is_asked_again_but_for_what_must_not_be_repeated(monkeypatch):
-    monkeypatch.setattr(boundary, "PAUSES", (0, 0))
-
-    def fails(error):
-        raise error
-
-    down, lost = partial(fails, ToolUnavailable("down")), partial(fails, KeyError("lost"))
-    assert how_often(down)[:2] == (3, ToolUnavailable) and how_often(down, once=True)[:2] == (1, ToolUnavailable)
-    assert how_often(lost, kinds=(KeyError,))[:2] == (3, ToolUnavailable) and how_often(lost)[:2] == (1, KeyError)
-
-
-def test_a_thread_that_a_coroutine_leaves_behind_keeps_no_process_from_its_end():
-    code = "with suppress(boundary.Hangs): boundary.waited(lambda: asyncio.to_thread(time.sleep, 60), 0.1)"
-    script = f"import asyncio, time\nfrom contextlib import suppress\nfrom interaction import boundary\n{code}"
-    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=30).returncode == 0
+        assert call(os.waitpid, 5, -1, 0)[1] == 0, "the copy of this process has ended"

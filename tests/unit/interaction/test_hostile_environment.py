@@ -95,110 +95,58 @@ def test_siblings_end_as_they_would_alone_in_an_evaluation(hostile, tmp_path, mo
 
 
 WAITING = """
-import asyncio, threading
-from collections import Counter
-from interaction.tool_environment import Call, ToolTask, ToolUnavailable
-
-TOGETHER, TRIES, INSIDE = 16, Counter(), set()
-BARRIER, ALL = threading.Barrier(TOGETHER), None
-
-class Lost(ToolUnavailable):
-    def __init__(self, where, why): super().__init__(where)
-
+from interaction.tool_environment import ToolTask, ToolUnavailable
+INSIDE, TRIES = [], []
+class Down(ToolUnavailable):
+    def __init__(self, service, why): super().__init__(service)
 class Coroutine:
-    def __init__(self, name="", fails=0):
-        self.name, self.fails, self.at = name, fails, 0
-    def state(self):
-        return self.at
-    async def add(self, n: int) -> int:
-        "Returns where as many others are in it."
-        global ALL
-        if self.name:
-            ALL = ALL or asyncio.Event()
-            INSIDE.add(self.name)
-            if len(INSIDE) == TOGETHER: ALL.set()
-            await ALL.wait()
-        TRIES[self.fails] += 1
-        if TRIES[self.fails] <= self.fails:
-            raise Lost("no service", "down")
+    at, PARALLEL = 0, True
+    def state(self): return self.at
+    async def add(self, n: int):
+        self.at += n; INSIDE.append(n)
+        while len(INSIDE) < 16: await asyncio.sleep(0.01)
+class Fails(Coroutine):
+    PARALLEL = False
+    async def add(self, n: int):
+        if len(TRIES.append(n) or TRIES) < 4: raise Down("shop", "no answer")
         self.at += n
-        return self.at
-
-class Plain(Coroutine):
-    WAITS = True
-    def add(self, n: int) -> int:
-        if self.name: BARRIER.wait()
-        self.at += n
-        return self.at
-
-class Computes(Plain):
-    WAITS = False
-    def add(self, n: int) -> int: raise Lost("no service", "down")
-
-def task(kind, number, check=None, **start):
-    turns = ["Add one."] if check else [("Add one.", [Call("add", {"n": 1})])]
-    return ToolTask("NAME", f"{kind.__name__}_{number}", kind, turns, start, "test", check=check)
-
+class Computes(Coroutine):
+    def __init__(self): raise Down("shop", "no answer")
+    def add(self, n: int): ...
 def load_tasks():
-    right = lambda made, turn, calls, words: made.at == 1
-    beside = [task(kind, n, right, name=str(n)) for kind in (Coroutine, Plain) for n in range(TOGETHER)]
-    return [*beside, *[task(Coroutine, f"fails_{n}", fails=n) for n in (3, 999)], task(Computes, 0, right)]
+    made, right = [*[Coroutine] * 8, Fails, Computes], lambda made, turn, calls, words: made.at == 2
+    return [ToolTask("NAME", f"{k.__name__}_{n}", k, ["Add."], part="test", check=right) for n, k in enumerate(made)]
 """
+SAID = [PROTOCOL.render_calls("t", [Call("add", {"n": 1})] * 2), PROTOCOL.render_answer("t", "done")]
 
 
 @pytest.fixture
 def waiting(tmp_path, monkeypatch):
-    """An environment whose calls return when 16 are made beside each other, and whose service fails so many times."""
+    """A file in which 16 calls of 8 episodes return together, or never, and a service fails in one's first attempt."""
     monkeypatch.setattr(boundary, "PAUSES", (0,))
     path = tmp_path / f"waiting_{tmp_path.name}.py"
-    path.write_text(WAITING.replace("NAME", path.stem))
-    return path, load_tasks(named(str(path)))
+    path.write_text("import asyncio" + WAITING.replace("NAME", path.stem))
+    return path
 
 
-SAID = [PROTOCOL.render_calls("t", [Call("add", {"n": 1})]), PROTOCOL.render_answer("t", "done")]
+async def test_conversations_and_calls_wait_beside_each_other_and_a_service_is_never_scored(waiting, make_loop, engine):
+    tasks, tokenizer = load_tasks(named(str(waiting))), make_tokenizer([WAITING, *SAID])
 
+    def play(name):
+        talker = engine(tokenizer, SAID[: name == "Fails_8"] + SAID)
+        row = {"extra_info": {"split": "train", "environment": waiting.stem, "task_id": name}}
+        return make_loop(tokenizer, talker, policy={"call_timeout": 5}).run({}, **row, uid="u", global_steps=1)
 
-async def test_conversations_wait_beside_each_other_and_a_service_that_fails_is_never_scored(
-    waiting, make_loop, engine
-):
-    path, tasks = waiting
-    tokenizer = make_tokenizer([path.read_text(), *SAID])
-    failed = {"Coroutine_fails_3": 1, "Coroutine_fails_999": 2, "Computes_0": 2}
-
-    async def play(task):
-        about = {"split": "train", "environment": path.stem, "task_id": task.id}
-        said = [*SAID[:1] * failed.get(task.id, 0), *SAID]
-        loop = make_loop(tokenizer, engine(tokenizer, said), policy={"call_timeout": 5})
-        return await loop.run({}, extra_info=about, uid="u", global_steps=1)
-
-    found = dict(zip(tasks, await asyncio.gather(*map(play, tasks.values())), strict=True))
-    assert [name for name, output in found.items() if output == []] == ["Coroutine_fails_999", "Computes_0"]
-    played = {name: output.extra_fields for name, output in found.items() if output != []}
-    assert {name for name, extra in played.items() if extra["tool_faults"]} == {"Coroutine_fails_3"}
-    assert played["Coroutine_fails_3"]["tool_faults"] == 1 and len(played) == 33
-    assert {(one[0], one[2]) for one in ends_of(extra["episode"] for extra in played.values()).values()} == {
-        ("completed", 1.0)
-    }
+    found = dict(zip(tasks, await asyncio.gather(*map(play, tasks)), strict=True))
+    assert found.pop("Computes_9") == []
+    assert {name for name, one in found.items() if one.extra_fields["tool_faults"]} == {"Fails_8"}
+    ends = ends_of(output.extra_fields["episode"] for output in found.values())
+    assert len(ends) == 9 and set(ends.values()) == {("completed", None, 1.0)}
 
 
 def test_an_evaluation_plays_an_episode_again_whose_service_fails_and_then_loses_it(waiting, tmp_path):
-    path, _ = waiting
-    done = played(
-        lambda messages: SAID[len(messages) > 2],
-        tmp_path / "out",
-        "--environment",
-        str(path),
-        "--split",
-        "test",
-        "--concurrency",
-        "40",
-        category=None,
-        limit=99,
-    )
-    assert {line["task_id"]: line["reason"] for line in done.found["lost"]}.keys() == {
-        "Coroutine_fails_999",
-        "Computes_0",
-    }
-    assert all(line["reason"].startswith("the tools: ") for line in done.found["lost"])
-    assert {line["task_id"] for line in done.lines if line["attempts"] == 2} == {"Coroutine_fails_3"}
-    assert done.found["overall"]["acc"]["mean"] == 1.0 and done.found["overall"]["episodes"] == 33
+    more = ("--environment", str(waiting), "--split", "test", "--concurrency", "40")
+    done = played(lambda said: SAID[len(said) > 2], tmp_path / "out", *more, category=None, limit=99)
+    assert {line["task_id"]: line["reason"] for line in done.found["lost"]} == {"Computes_9": "the tools: open(): shop"}
+    assert {line["task_id"] for line in done.lines if line["attempts"] == 2} == {"Fails_8"}
+    assert done.found["overall"]["acc"]["mean"] == 1.0 and done.found["overall"]["episodes"] == 9

@@ -1,19 +1,17 @@
 """An ordinary class as an environment: its tools as schemas, hostile arguments, and how its state is judged."""
 
-import asyncio
 import subprocess
 import sys
 import time
 from array import array
-from collections import Counter as Counts
 from collections import UserDict
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from threading import Barrier
+from threading import Thread
 from typing import Annotated, Literal
 
 import numpy as np
@@ -24,7 +22,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from interaction import Conversation, boundary, get_protocol
 from interaction.call import Call
 from interaction.contract import ContractError
-from interaction.environment import register
+from interaction.environment import named
 from interaction.outcome import ErrorKind
 from interaction.tool_environment import ToolTask, ToolUnavailable, tools_of
 from recipe.tools.audit import main as audit
@@ -243,165 +241,88 @@ def test_the_example_passes_its_audit_and_the_copy_its_test(tmp_path: Path):
     assert audit(["--environment", str(tmp_path / "toy_shop.py"), "--tasks", "all"]) == 0
 
 
-LOG = Counts[str]()
-
-
+SERVICE = """
+import asyncio
+from collections import Counter
+from interaction.tool_environment import ToolTask
+LOG = Counter()
 class Service:
-    """Waits; fails, once, in what `fails` names."""
-
     ONCE, UNAVAILABLE = ("pay",), (ConnectionError,)
-
-    def __init__(self, fails: str = "", error: type[Exception] = ConnectionError):
-        self.at, self.fails, self.error = 0, fails, error
-        self.note("init")
-
-    def note(self, name: str):
-        """Called by all."""
+    def __init__(self, fails="", error=ConnectionError):
+        self.fails, self.error, self.at, LOG["init"] = fails, error, 0, LOG["init"] + 1
+    async def _note(self, name):
         LOG[name] += 1
-        if name == self.fails and LOG[name] == 1:
-            raise self.error("down")
-
-    async def setup(self):
-        self.note("setup")
-
-    async def teardown(self):
-        self.note("teardown")
-
-    async def state(self):
-        return self.at
-
-    async def add(self) -> int:
-        self.at += 1
-        self.note("add")
-        return self.at
-
-    async def pay(self):
-        self.note("pay")
-
-
-def right(made, turn, calls, words):
-    made.note("check")
+        if (name, LOG[name]) == (self.fails, 1): raise self.error("down")
+    async def setup(self): await asyncio.sleep(0.01); await self._note("setup")
+    async def teardown(self): await self._note("teardown")
+    async def state(self): return self.at
+    async def pay(self): await self._note("pay")
+    async def add(self): await self._note("add"); self.at += 1
+async def right(made, turn, calls, words):
+    await made._note("check")
     return made.at == len(calls)
-
-
-ADD, PAY = Call("add", {}), Call("pay", {})
+def load_tasks(): return [ToolTask("board", "t", Service, ["Go on."], check=right)]
+"""
+ADD, PAY, THINK = Call("add", {}), Call("pay", {}), get_protocol("think_xml", docs="signature")
+SAID = {call: THINK.render_calls("t", [Call(call, {})]) for call in ("add", "pay")} | {"": THINK.render_answer("t", "")}
 
 
 @pytest.fixture
-def played(monkeypatch, tmp_path):
-    """How an attempt ends that makes these calls and answers, and how often each method was called."""
+def service(tmp_path, monkeypatch):
+    """The module, made known as the environment of `task`."""
     monkeypatch.setattr(boundary, "PAUSES", (0, 0))
-    (tmp_path / "board.py").write_text("def load_tasks(): return []")
-    register({"board": str(tmp_path / "board.py")})
-    protocol = get_protocol("think_xml", docs="signature")
-
-    def played(task, *calls, answer=True):
-        LOG.clear()
-        try:
-            with Conversation(task, protocol, max_steps_per_turn=2) as conversation:
-                conversation.begin()
-                for call in calls:
-                    conversation.reply(protocol.render_calls("t", [call]))
-                if answer and not conversation.done:
-                    conversation.reply(protocol.render_answer("t", "done"))
-                found = conversation.record()
-        except ToolUnavailable:
-            return "unavailable", dict(LOG)
-        return (str(found.stop_reason), found.outcome and found.outcome.passed), dict(LOG)
-
-    return played
+    (tmp_path / "board.py").write_text(SERVICE)
+    return sys.modules[f"user_file_{named(str(tmp_path / 'board.py'))}"]
 
 
-def test_an_attempt_is_set_up_and_ended_once_whatever_happens_between(played):
-    def checked(**start):
-        return task([], tools=Service, check=right, start=start)
-
-    for made, ends, calls, answer in (
-        (checked(), ("completed", True), [ADD], True),
-        (checked(), ("completed", True), [], True),
-        (checked(), ("max_steps", True), [ADD, ADD], True),
-        (checked(), ("None", None), [ADD], False),
-        (checked(fails="check", error=ValueError), ("environment_error", False), [ADD], True),
-        (checked(fails="add", error=SystemExit), ("environment_error", False), [ADD], True),
-        (checked(fails="teardown", error=ValueError), ("completed", True), [ADD], True),
-        (checked(fails="teardown"), ("completed", True), [ADD], True),
-        (checked(fails="pay"), "unavailable", [PAY], True),
-        (checked(fails="setup", error=ValueError), "unavailable", [ADD], True),
+def test_an_attempt_is_set_up_and_ended_once_and_nothing_of_a_service_is_scored(service):
+    for fails, error, said, reason, counts in (
+        ("", OSError, ["add", ""], "completed", {"add": 1, "check": 1}),
+        ("add", ConnectionError, ["add", "add"], "max_steps", {"add": 3, "check": 1}),
+        ("", OSError, ["add"], "infrastructure", {"add": 1}),
+        ("pay", ConnectionError, ["pay"], None, {"pay": 1}),
+        ("check", OSError, ["add", ""], "environment_error", {"add": 1, "check": 1}),
+        ("setup", OSError, ["add"], None, {}),
+        ("teardown", ConnectionError, ["add", ""], "completed", {"add": 1, "check": 1}),
     ):
-        found, counts = played(made, *calls, answer=answer)
-        assert found == ends and [counts.get(name) for name in ("init", "setup", "teardown")] == [1, 1, 1], (
-            made,
-            counts,
-        )
+        service.LOG.clear()
+        made = task([], tools=service.Service, check=service.right, start={"fails": fails, "error": error})
+        conversation = Conversation(made, THINK, max_steps_per_turn=2)
+        with conversation, nullcontext() if reason else pytest.raises(ToolUnavailable):
+            conversation.begin()
+            for text in said:
+                conversation.reply(SAID[text])
+        assert service.LOG == counts | {"init": 1, "setup": 1, "teardown": 1}, (fails, error, said)
+        assert not reason or conversation.stop_reason == reason
 
 
-def test_an_attempt_that_is_closed_while_it_is_set_up_is_ended_after_it(played):
-    class Slow(Service):
-        async def setup(self):
-            await asyncio.sleep(0.1)
-            self.note("setup")
-
-        async def teardown(self):
-            assert LOG["setup"] == 1
-            self.note("teardown")
-
-    LOG.clear()
-    conversation = Conversation(task([ADD], tools=Slow), protocol := get_protocol("think_xml", docs="signature"))
+def test_an_attempt_that_is_closed_while_it_is_set_up_is_ended_after_it(service):
+    conversation = Conversation(task([ADD], tools=service.Service), THINK)
     conversation.begin()
-    with ThreadPoolExecutor() as pool:
-        pool.submit(conversation.reply, protocol.render_calls("t", [ADD]))
-        while not LOG["init"]:
-            time.sleep(0.001)
-        conversation.close()
-    assert LOG["teardown"] == 1
+    (replying := Thread(target=conversation.reply, args=[SAID["add"]])).start()
+    while not service.LOG:
+        time.sleep(0.001)
+    conversation.close()
+    replying.join()
+    assert [*service.LOG][:2] == ["init", "setup"] and service.LOG["teardown"] == 1
 
 
-def test_golds_calls_are_made_once_for_all_attempts_and_its_failure_is_no_models(played):
-    made = task([ADD], [ADD], tools=Service)
-    LOG.clear()
-    for _ in range(8):
-        attempt = made.open()
-        for _ in range(2):
-            attempt.call(ADD)
-            attempt.answer("")
-        assert attempt.verdicts().passed
+def test_golds_calls_are_made_once_and_their_failure_is_not_the_models(service):
+    for attempt in [made.open() for made in [task([ADD], [ADD], tools=service.Service)] * 8]:
+        assert [(attempt.call(ADD).error, attempt.answer("")) for _ in range(2)] and attempt.verdicts().passed
         attempt.close()
-    assert LOG == {"init": 9, "setup": 9, "add": 18, "teardown": 9}
-    wrong = task([PAY], tools=Service, start={"fails": "pay", "error": ValueError})
-    assert played(wrong, ADD)[0] == "unavailable"
-
-
-def test_a_failed_call_is_made_again_unless_its_class_says_once(played):
-    for error, counts in ((ConnectionError, {"add": 2, "pay": 1}), (ValueError, {"add": 1, "pay": 1})):
-        for call in (ADD, PAY):
-            found = played(task([], tools=Service, check=right, start={"fails": call.name, "error": error}), call)
-            assert found[1][call.name] == counts[call.name], (error, call)
-
-
-async def test_calls_of_one_message_run_beside_each_other_where_the_class_says_so():
-    class Meets:
-        PARALLEL = WAITS = True
-
-        def __init__(self):
-            self.barrier = Barrier(3)
-
-        def meet(self, n: int) -> int:
-            self.barrier.wait(5)
-            return 1 // n
-
-    attempt = task([], tools=Meets, check=right).open()
-    results = attempt.call_all([Call("meet", {"n": n}) for n in (1, 0, 1)])
-    assert [result.text for result in results] == ["1", "integer division or modulo by zero", "1"]
+    assert service.LOG == {"init": 9, "setup": 9, "add": 18, "teardown": 9}
+    with pytest.raises(ToolUnavailable, match="gold of t"):
+        task([PAY], tools=service.Service, start={"fails": "pay", "error": OSError}).open().answer("")
 
 
 def test_a_check_gives_a_share_or_is_refused():
-    for value, share in ((True, 1.0), (np.bool_(True), 1.0), (np.float32(0.5), 0.5), (0, 0.0), (1, 1.0)):
-        attempt = task([], tools=Counter, check=lambda *_, value=value: value).open()
-        attempt.answer("")
-        assert (attempt.verdicts().turns[0].facts["share"], attempt.verdicts().passed) == (share, share == 1)
-        attempt = task([], tools=Counter, check_episode=lambda *_, value=value: value).open()
-        attempt.answer("")
-        assert attempt.verdicts().turns[0].passed is None and attempt.verdicts().passed is (share == 1)
-    for value in (None, 2, -0.1, float("nan"), "yes", []):
+    for value in (np.bool_(True), np.float32(0.5), 0):
+        for name in ("check", "check_episode"):
+            (attempt := task([], tools=Counter, **{name: lambda *_, value=value: value}).open()).answer("")
+            found = attempt.verdicts()
+            assert found.components.get("episode", found.turns[0].facts.get("share")) == float(value)
+            assert found.passed is (float(value) == 1)
+    for value in (None, 2, -0.1, float("nan"), "yes"):
         with pytest.raises(ContractError, match=r"check\(\) gives"):
             task([], tools=Counter, check=lambda *_, value=value: value).open().answer("")
