@@ -285,7 +285,7 @@ def patiently(work: Callable[[], Any], kinds: tuple[type[Exception], ...] = (), 
             return work()
         except failures as error:
             if once or not pauses or isinstance(error, _NeverYields):
-                raise ToolUnavailable(raised(error)) from error
+                raise ToolUnavailable(str(error) if isinstance(error, ToolUnavailable) else raised(error)) from error
             pause = pauses[0] if isinstance(error, _Stopped) else pauses.pop(0)
         time.sleep(pause)
 

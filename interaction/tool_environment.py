@@ -283,7 +283,7 @@ class ToolEnvironment(EnvironmentBase):
         for name in ("teardown", "close"):
             try:
                 if hasattr(made, name):
-                    self._do(getattr(made, name), once=True)
+                    self._do(getattr(made, name))
             except Exception as error:
                 logger.error("%s.%s in %s: %s", type(made).__name__, name, self.task.id, raised(error))
 

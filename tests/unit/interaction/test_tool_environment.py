@@ -283,7 +283,7 @@ def test_an_attempt_is_set_up_and_ended_once_and_nothing_of_a_service_is_scored(
         ("pay", ConnectionError, ["pay"], None, {"pay": 1}),
         ("check", OSError, ["add", ""], "environment_error", {"add": 1, "check": 1}),
         ("setup", OSError, ["add"], None, {}),
-        ("teardown", ConnectionError, ["add", ""], "completed", {"add": 1, "check": 1}),
+        ("teardown", ConnectionError, ["add", ""], "completed", {"add": 1, "check": 1, "teardown": 2}),
     ):
         service.LOG.clear()
         made = task([], tools=service.Service, check=service.right, start={"fails": fails, "error": error})
@@ -292,7 +292,7 @@ def test_an_attempt_is_set_up_and_ended_once_and_nothing_of_a_service_is_scored(
             conversation.begin()
             for text in said:
                 conversation.reply(SAID[text])
-        assert service.LOG == counts | {"init": 1, "setup": 1, "teardown": 1}, (fails, error, said)
+        assert service.LOG == {"init": 1, "setup": 1, "teardown": 1} | counts, (fails, error, said)
         assert not reason or conversation.stop_reason == reason
 
 
