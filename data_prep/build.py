@@ -55,7 +55,7 @@ class Options:
     laptop: bool = False
     """The files of the CPU profile (`data_prep.laptop`), in place of one environment."""
     unplayed: bool = False
-    """Open no attempt at a task that waits: no check of it, and no gold conversation."""
+    """Call no tool that waits: no check of such tasks, and no gold conversations."""
     leave_out: str | None = None
     """`FILE` or `FILE=REASON`: tasks that are not trained on, as `bfcl_env validate --list` writes them."""
 
@@ -222,8 +222,8 @@ def _told(sets: Sets, unplayed: bool) -> dict[str, DataSet]:
         return {name: replace(one, tasks=left[name]) for name, one in sets.items()}
     if waiting:
         print(
-            f"NOTE {len(waiting)} tasks have tools that wait. To check them and to write gold's conversations, each "
-            f"task's gold is played twice, and an answer; --unplayed calls no tool",
+            f"NOTE {len(waiting)} tasks have tools that wait. They are called by gold, twice a task, and by two short "
+            "plays that check it; --unplayed calls none",
             flush=True,
         )
     return dict(sets)

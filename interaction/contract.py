@@ -7,7 +7,7 @@ from collections.abc import Callable
 from reprlib import repr as short
 from typing import Any
 
-from interaction.boundary import CALL_SECONDS, call, how
+from interaction.boundary import CALL_SECONDS, ToolUnavailable, call, how
 
 TASK = ("environment", "id", "category", "cluster", "part")
 PARTS = ("train", "dev", "test")
@@ -22,11 +22,14 @@ def called(where: str, function: Callable[[], Any], seconds: float = CALL_SECOND
 
     Raises:
         ContractError: it raises, exits or hangs.
+        ToolUnavailable: it says so.
     """
     try:
         return call(function, seconds)
     except ContractError as error:
         raise ContractError(f"{where}: {error}") from error
+    except ToolUnavailable:
+        raise
     except Exception as error:
         raise ContractError(f"{where} {how(error)}") from error
 

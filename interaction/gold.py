@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain, islice, repeat
 from typing import Any, TypeVar
 
+from interaction.boundary import ToolUnavailable
 from interaction.call import Call, copy_call
 from interaction.contract import ContractError, called
 from interaction.conversation import Conversation, Reply
@@ -31,9 +32,12 @@ def beside_each_other(
     work: Callable[[Any], T], items: Sequence[Any], waiting: Callable[[Any], bool] = waits
 ) -> list[T]:
     """What work with each item gives; with those that wait, at once with `AT_ONCE` others."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
         begun = [pool.submit(work, item) if waiting(item) else None for item in items]
         return [work(item) if later is None else later.result() for item, later in zip(items, begun, strict=True)]
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def hear_gold(conversation: Conversation, words: str) -> Reply:
@@ -114,6 +118,8 @@ def play_gold(task: Task, protocol: Protocol, **settings: Any) -> tuple[list[Mes
                     continue
                 text = _text(item, protocol)
                 messages += [{"role": "assistant", "content": text}, *conversation.reply(text).messages]
+            except ToolUnavailable:
+                raise
             except RuntimeError as error:
                 raise RuntimeError(f"gold of {task_name(task.environment, task.id)}: {error}") from error
         if given and not conversation.done:
@@ -211,13 +217,15 @@ def check_attempts(task: Task, options: Mapping[str, Any] | None = None) -> Epis
         return None
     play = partial(play_gold, task, protocol, environments={task.environment: dict(options or {})})
     shared = partial(called, where, getattr(task, "shared_by_attempts", dict))
-    before, (said, record), between = shared(), called(where, play), shared()
-    (again, other), after = called(where, play), shared()
+    limited = play if waits(task) else partial(called, where, play)  # of tools that wait each call has a limit
+    before, (said, record), between = shared(), limited(), shared()
+    (again, other), after = limited(), shared()
     before |= {name: between.get(name, b"") for name, value in before.items() if value == pickle.dumps(None)}  # unset
     if changed := [name for name in before if before[name] != after.get(name)]:
         what = f"{changed[0]}, or its defaults, which attempts share"
         raise ContractError(f"{where}: gold changes {what}. Use reset(), or fill it when the file is loaded")
-    for one, two in (*zip(said, again, strict=False), (record.outcome, other.outcome)):
+    texts = () if waits(task) else zip(said, again, strict=False)  # a service may tell the time
+    for one, two in (*texts, (record.outcome, other.outcome)):
         if one != two:
             raise ContractError(f"{where}: gold gives {one!r:.120}, then {two!r:.120}: attempts are not independent")
     return record

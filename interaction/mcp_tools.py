@@ -68,11 +68,13 @@ class MCPTools:
         self._functions, self._asking, self._kept = dict[str, MCPTool](), Lock(), list[Any]()
 
     def __repr__(self) -> str:
+        if self.servers != [self]:
+            return f"MCP servers {self.servers}"
         return f"MCP server {urlsplit(self.url).hostname if self.url else Path(self.command[0]).name}"
 
     def functions(self, start: Mapping[str, Any]) -> "dict[str, MCPTool]":
         """Name -> function; asked of the servers once a process, with the files of one task. Raises ContractError."""
-        import interaction.mcp_server  # noqa: F401  takes seconds, which would stop the event loop
+        from interaction import mcp_server  # noqa: F401  takes seconds, which would stop the event loop
 
         if start and not any(one.command and not one.shared for one in self.servers):
             raise ContractError("start must be empty for a URL or a shared server, which takes no files")

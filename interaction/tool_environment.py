@@ -203,6 +203,10 @@ class ToolEnvironment(EnvironmentBase):
         self.object = self._fresh(self._open)
         kind: Any = type(self.object)
         self.functions = tools_of(kind)
+        if self.task.kind() is None and (_kind_waits(kind) or hasattr(kind, "check")):
+            raise ContractError(
+                f"tools must be {kind.__name__} itself or a functools.partial of it: it waits or checks"
+            )
         if not self.task.checked:
             self.expected = self._fresh(self._open)
             if not same_state(self.object, self.expected):
@@ -223,7 +227,7 @@ class ToolEnvironment(EnvironmentBase):
         if hasattr(made, "reset"):
             self._do(made.reset, **self.task.start)
         if hasattr(made, "setup"):
-            self._do(made.setup)
+            self._do(made.setup, once="setup" in getattr(made, "ONCE", ()))
         return made
 
     def begin(self) -> Request:
@@ -283,7 +287,7 @@ class ToolEnvironment(EnvironmentBase):
         for name in ("teardown", "close"):
             try:
                 if hasattr(made, name):
-                    self._do(getattr(made, name))
+                    self._do(getattr(made, name), once=name in ("close", *getattr(made, "ONCE", ())))
             except Exception as error:
                 logger.error("%s.%s in %s: %s", type(made).__name__, name, self.task.id, raised(error))
 

@@ -25,7 +25,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from interaction import Conversation, StopReason, boundary, get_protocol, user_file
-from interaction.environment import DEFAULT, load_tasks
+from interaction.environment import DEFAULT, load_tasks, waits
 from interaction.gold import play_gold
 from recipe.files import shown
 
@@ -231,7 +231,10 @@ def tried(config: DictConfig, environments: Sequence[str]) -> list[tuple[dict[st
     setting = config.reward.custom_reward_function
     arguments: Any = OmegaConf.to_container(setting.get("reward_kwargs") or OmegaConf.create(), resolve=True)
     call = caller(str(setting.path), str(setting.name), config.reward.timeout, arguments)
-    records = [sample_record(name, gold) for name in environments for gold in (True, False)]
+    records = list[dict[str, Any]]()
+    for name in environments:
+        called = not waits(next(iter(load_tasks(name).values()))) or config.interaction.tried
+        records += [sample_record(name, gold) for gold in (True, False) if called or not gold]
     found = [(record, call(**question_of(record))) for record in records]
     keys = [sorted(result) if isinstance(result, dict) else [] for _, result in found]
     if different := next((one for one in keys if one != keys[0]), None):

@@ -40,7 +40,7 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
     progress      turns passed / all user turns, but 0 if turns ask for calls and none of those passed: answering always
                   would otherwise earn the share of turns in which nothing is to be done. A turn of which a check says
                   that a share of it is done counts as that share. Where the environment judges the episode only, 1 if
-                  it passed
+                  it passed, or such a share
     progress_raw  the same without the condition
     acc           1 if the episode passed; acc_official the same by the rule of the environment's source, where the two
                   differ
@@ -55,7 +55,8 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
     calls = [call for turn in turns for call in calls_of(turn)]
     judged = [turn for turn in turns if turn["passed"] is not None]
     solved = bool(record["outcome"] and record["outcome"]["passed"])
-    share = _share(sum(map(share_of, judged)), len(judged)) if judged else float(solved)
+    whole = (record["outcome"] or {}).get("components", {}).get("episode", solved)  # what a check says of it
+    share = _share(sum(map(share_of, judged)), len(judged)) if judged else float(whole)
     values = {
         "progress": share if did_work(record) else 0.0,
         "progress_raw": share,

@@ -104,7 +104,7 @@ class _Search:
             here = await self._step(here)
             if self.conversation.turn > turn:
                 turn, self._start, self._waiting = self.conversation.turn, here, []
-        self.conversation.stop(StopReason.max_steps)
+        await beside(self.conversation, self.conversation.stop, StopReason.max_steps)
 
     @property
     def _spent(self) -> bool:
@@ -120,7 +120,7 @@ class _Search:
             here.closed = True
             place = await self._back(here, here)
             if place is None:
-                self.conversation.stop(StopReason.max_tokens)
+                await beside(self.conversation, self.conversation.stop, StopReason.max_tokens)
             return place or here
         repeated = any(node.action == other.action for other in here.tried)
         here.tried.append(node)
@@ -169,7 +169,7 @@ class _Search:
         fresh = self._settings.conversation(self._task)
         try:
             opening, *later = place.path()
-            same = await hear(fresh, fresh.begin(), self._user) == opening.reply
+            same = await hear(fresh, await beside(fresh, fresh.begin), self._user) == opening.reply
             for node in later:
                 same = same and await self._say(fresh, node.said, node.took) == node.reply
             self.counts["branches" if same else "dropped"] += 1
@@ -179,7 +179,7 @@ class _Search:
                 place.closed = True
             return same
         finally:
-            fresh.close()
+            await leave(fresh)
 
 
 def _messages(place: _Node) -> list[Message]:

@@ -132,7 +132,7 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
                 return "its prompt is not that of interaction.protocol, docs and environments"
         except UnknownEnvironment as error:
             return f"{error}; set +interaction.environments.{error.name}=FILE"
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, ToolUnavailable, TypeError, ValueError) as error:
             return f"{type(error).__name__}: {error!s:.200}"
         return None
 
@@ -221,5 +221,5 @@ def reward(config: DictConfig, notes: list[str]) -> Iterator[str]:
                 yield f"algorithm.filter_groups.metric={metric} is no number of the reward's. Set {SCORE}."
             if OmegaConf.select(config, POOL) and not isinstance(values.get("progress"), int | float):
                 yield f"{POOL}: the reward has to return progress, from 0 to 1. Add it, or set {POOL}=null."
-    except ValueError as error:
+    except (ToolUnavailable, ValueError) as error:
         yield f"{error} This was on a sample record; see rewards/README.md."

@@ -16,7 +16,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from interaction import StopReason
-from interaction.environment import Task, load_tasks, task_key_of, task_name
+from interaction.environment import Task, load_tasks, task_key_of, task_name, waits
 from interaction.gold import play_gold
 from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol
@@ -76,12 +76,14 @@ def over_budget(
 ) -> list[str]:
     """Ids of the tasks that gold cannot finish within `budget` and the turn policy, in their order.
 
-    Of a task without gold nothing is known, and it is none of them.
+    Of a task without gold nothing is known, nor of one whose tools wait, which are not called for it.
     """
     return [task.id for task in tasks if not _fits(task, protocol, policy, lengths, budget)]
 
 
 def _fits(task: Task, protocol: Protocol, policy: Mapping[str, Any], lengths: Lengths, budget: Budget) -> bool:
+    if waits(task):
+        return True
     try:
         messages, record = play_gold(task, protocol, **policy)
     except RuntimeError:  # the turn policy has ended it before its end

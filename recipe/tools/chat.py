@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from interaction import get_protocol
+from interaction.boundary import ToolUnavailable
 from interaction.call import Call
 from interaction.endpoint import Completion, Endpoint, EndpointFault, EndpointRefusal
 from interaction.environment import DEFAULT, AskUser, Request, load_tasks, opened, read_options
@@ -61,7 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             settings = settings_of(given)
             begun = _tools(own.tools) if own.tools else _task(settings, own.task)
             through(given, flags, settings, Path("outputs/chat/server.log"), lambda it: _talk(it, settings, begun))
-    except (EndpointFault, EndpointRefusal, PreflightError, PromptTooLong, ServerError, SettingsError) as error:
+    except (
+        *(EndpointFault, EndpointRefusal, PreflightError, PromptTooLong, ServerError, SettingsError),
+        ToolUnavailable,
+    ) as error:
         print(f"\n{masked_text(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
