@@ -6,7 +6,7 @@ import time
 from array import array
 from collections import UserDict
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import Enum
 from functools import partial
@@ -19,13 +19,17 @@ import pandas as pd
 import pytest
 from pydantic import BaseModel, Field, PrivateAttr
 
+from data_prep.__main__ import main as prepare
 from interaction import Conversation, boundary, get_protocol
 from interaction.call import Call
 from interaction.contract import ContractError
 from interaction.environment import named
+from interaction.gold import check_attempts
 from interaction.outcome import ErrorKind
 from interaction.tool_environment import ToolTask, ToolUnavailable, tools_of
+from recipe.preflight.tokens import Budget, over_budget
 from recipe.tools.audit import main as audit
+from rewards.metrics import episode_metrics
 
 ROOT, N = Path(__file__).parents[3], np.int64(1)
 
@@ -244,7 +248,7 @@ def test_the_example_passes_its_audit_and_the_copy_its_test(tmp_path: Path):
 SERVICE = """
 import asyncio
 from collections import Counter
-from interaction.tool_environment import ToolTask
+from interaction.tool_environment import Call, ToolTask
 LOG = Counter()
 class Service:
     ONCE, UNAVAILABLE = ("pay",), (ConnectionError,)
@@ -326,3 +330,32 @@ def test_a_check_gives_a_share_or_is_refused():
     for value in (None, 2, -0.1, float("nan"), "yes"):
         with pytest.raises(ContractError, match=r"check\(\) gives"):
             task([], tools=Counter, check=lambda *_, value=value: value).open().answer("")
+
+
+def test_a_service_that_is_down_is_no_fault_of_gold_and_budgets_call_no_tool(service, tmp_path, capsys):
+    made = task([ADD], [ADD], tools=service.Service, start={"fails": "add", "error": OSError})
+    with pytest.raises(ToolUnavailable, match="down"):
+        check_attempts(replace(made, start={"fails": "pay"}, turns=[("a", [PAY])]))
+    service.LOG.clear()
+    assert not over_budget([made], THINK, {}, None, Budget(1, 1, 1)) and not service.LOG
+    source = (tmp_path / "board.py").read_text().replace('"board"', '"later"')
+    (tmp_path / "later.py").write_text(source.replace('["Go on."]', '[("Go on.", [Call("add", {})])]'))
+    given = ["--environment", str(tmp_path / "later.py"), "--out", str(tmp_path / "data"), "--docs", "signature"]
+    assert prepare([*given, "--unplayed"]) == 0 and not sys.modules["user_file_later"].LOG
+    assert prepare(given) == 0 and sys.modules["user_file_later"].LOG["add"] and "wait" in capsys.readouterr().out
+
+
+def test_shares_of_a_check_count_in_progress_and_only_whole_ones_in_acc(service):
+    for given, progress, acc in (
+        ({"check": lambda *_: 0.5}, 0.5, 0),
+        ({"check_episode": lambda *_: 0.25}, 0.25, 0),
+        ({"check": lambda *_: True, "check_episode": lambda *_: 1}, 1, 1),
+        ({"check": lambda *_: True, "check_episode": lambda *_: 0.5}, 1, 0),
+    ):
+        with Conversation(ToolTask("board", "c", Counter, ["a", "b"], **given), THINK) as conversation:
+            conversation.begin()
+            [conversation.reply(SAID[""]) for _ in range(2)]
+        found = episode_metrics(conversation.record().to_dict())
+        assert (found["progress"], found["acc"]) == (progress, acc), given
+    with pytest.raises(ContractError, match="tools must be Slow itself"):
+        task([], tools=lambda: type("Slow", (Counter,), {"WAITS": True})()).open()
