@@ -18,7 +18,7 @@ STOP_REASONS = (
 
 METRIC_KEYS = (
     *("progress", "progress_raw", "acc", "acc_official", "format_rate", "call_success_rate"),
-    *("turns", "calls", "steps", "results_cut"),
+    *("turns", "calls", "surplus", "steps", "results_cut"),
     *(f"stop/{reason}" for reason in STOP_REASONS),
 )
 
@@ -47,6 +47,7 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
     format_rate   well-formed steps / steps, 0 without steps; a step is one message of the model
     call_success_rate  calls without error / calls, 0 without calls
     turns, steps, calls  user turns reached, steps, calls made
+    surplus       calls beyond the number that gold makes in the same turn; 0 where the environment does not say it
     results_cut   results that the model did not see to their end (`max_result_chars`) / calls, 0 without calls
     stop/<reason>  1 for the reason the episode ended, else 0
     """
@@ -66,6 +67,7 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
         "call_success_rate": _share(sum(map(succeeded, calls)), len(calls)),
         "turns": float(sum(bool(turn["reached"]) for turn in turns)),
         "calls": float(len(calls)),
+        "surplus": float(sum(map(surplus, turns))),
         "steps": float(len(steps)),
         "results_cut": _share(sum(map(was_cut, calls)), len(calls)),
     }
@@ -128,6 +130,12 @@ def counts(call: Mapping[str, Any], worked: Set[tuple[str, str]]) -> bool:
     A call that worked is a safe call, so repeating it must not pay.
     """
     return not succeeded(call) or pair_of(call) not in worked or call["facts"].get("gold") is not None
+
+
+def surplus(turn: Mapping[str, Any]) -> int:
+    """Calls of a turn beyond the number that gold makes in it; 0 where the environment does not say it."""
+    made = sum(1 for _ in calls_of(turn))
+    return max(0, made - turn["facts"].get("gold_calls", made))
 
 
 def was_cut(call: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ so an interval covers which tasks they are.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
@@ -14,7 +14,7 @@ from statistics import fmean
 from textwrap import fill
 from typing import Any
 
-from interaction.environment import task_key_of, task_name
+from interaction.environment import DEFAULT, task_key_of, task_name
 from recipe.evaluation.intervals import SHARE, Interval, interval
 from recipe.files import aligned
 from recipe.report.episodes import Place, headers, validation_files
@@ -23,14 +23,15 @@ from recipe.stage import choosing
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.starts import BEFORE
 
-CALLED = "called"
-METRICS = {"acc": "solved", "acc_official": "solved, official", "progress": "progress", CALLED: "called"}
-"""Of an episode's reward, and what a table calls it; `CALLED` is whether it made a call."""
+CALLED, SURPLUS = "called", "surplus"
+METRICS = {"acc": "solved", "acc_official": "solved, official", "progress": "progress", CALLED: CALLED, SURPLUS: SURPLUS}
+"""Of an episode's reward, and what a table calls it; the last two are whether it made a call, and more than gold."""
 OVERALL, GUARD_MARK = "all", ", guard"
 """The category that stands for all of a validation; behind the category of what its guard played."""
 WARM_START = "warm start"
 MEANING = (
-    "Shares of test tasks that are solved, each task counting the same (called: of tasks with at least one call); "
+    "Shares of test tasks that are solved, each task counting the same (called: of tasks with at least one call; "
+    "surplus: with more calls in a turn than gold makes); "
     "since: how far the last column is above that one, task by task. Brackets are 95 %: over clusters of tasks, and "
     "over seeds where there are several runs. Where no task moved there is none."
 )
@@ -78,21 +79,30 @@ def validation(run: Path, path: Path) -> list[Validation]:
 def value_of(header: Header, metric: str) -> float | None:
     """One of `METRICS` of a stored episode; None where its reward has none."""
     value = header["reward"].get("calls" if metric == CALLED else metric)
-    return value if value is None else float(value > 0) if metric == CALLED else float(value)
+    return value if value is None else float(value > 0) if metric in (CALLED, SURPLUS) else float(value)
 
 
 def by_category(played: Iterable[Header]) -> dict[str, list[Header]]:
-    """Category -> its episodes, then `all`; after these what was played for a guard. A category alone is `all`."""
+    """Category -> its episodes, then `all`; after these what was played for a guard. A category alone is `all`.
+
+    An environment of several categories that others have too, such as generated tasks in one wording, is a row.
+    """
     groups: dict[bool, dict[str, list[Header]]] = {False: defaultdict(list), True: defaultdict(list)}
-    for header in played:
-        groups[is_guard(header)][task_name(header["environment"], header["category"])].append(header)
+    episodes = [*played]
+    categories = {(header["environment"], header["category"]) for header in episodes}
+    own, common = (Counter(pair[at] for pair in categories) for at in (0, 1))
+    alike = {environment for environment, name in categories if own[environment] > 1 and common[name] > 1}
+    for header in episodes:
+        environment, category = header["environment"], header["category"]
+        name = environment if environment in alike - {DEFAULT} else task_name(environment, category)
+        groups[is_guard(header)][name].append(header)
     found: dict[str, list[Header]] = {}
-    for guard, own in groups.items():
+    for guard, rows in groups.items():
         mark = GUARD_MARK if guard else ""
-        if len(own) > 1:
-            found |= {name + mark: own[name] for name in sorted(own)}
-        if own:
-            found[OVERALL + mark] = [header for episodes in own.values() for header in episodes]
+        if len(rows) > 1:
+            found |= {name + mark: rows[name] for name in sorted(rows)}
+        if rows:
+            found[OVERALL + mark] = [header for played in rows.values() for header in played]
     return found
 
 
@@ -183,6 +193,8 @@ def _values(path: Path) -> dict[str, Episodes]:
             metrics[f"{name}, progress"] = "progress"
         if name in (OVERALL, OVERALL + GUARD_MARK) or "irrelevance" in name:
             metrics[f"{name}, {CALLED}"] = CALLED  # a model that hardly calls refuses well
+        if name in (OVERALL, OVERALL + GUARD_MARK):
+            metrics[f"{name}, {SURPLUS}"] = SURPLUS
         for row, metric in metrics.items():
             values: dict[Any, Any] = {}
             for header in played:

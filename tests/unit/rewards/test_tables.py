@@ -132,6 +132,25 @@ def test_metrics_count_what_happened_under_the_same_keys_as_floats():
         assert all(type(value) is float for value in scores.values())
 
 
+def test_a_price_is_paid_for_each_call_beyond_the_number_that_gold_makes_in_its_turn():
+    once = {"has_gold": True, "gold_calls": 1}
+    good = turn(*GOOD, passed=True) | {"facts": once}
+    more = turn([bad("ls"), ok("ls")], *GOOD, passed=True) | {"facts": once}
+    wrong = turn([ok("ls")], ANSWER) | {"facts": once}
+    none = turn([ok("ls")], ANSWER, gold=False, passed=True) | {"facts": {"has_gold": False, "gold_calls": 0}}
+    for turns, surplus, paid in (
+        ([good, wrong], 0, 0.5),
+        ([good, more], 2, 0.8),
+        ([good, none], 1, 0.9),
+        ([wrong, none], 1, 0.0),
+        ([PASS, PASS], 0, 1.0),
+    ):
+        scores = progress_reward.compute_score("bfcl", "", [], {"episode": episode(*turns)}, price=0.1)
+        assert (scores["surplus"], scores["score"]) == (surplus, pytest.approx(paid))
+    with pytest.raises(ValueError, match="price=2; expected 0 to 1"):
+        progress_reward.compute_score("bfcl", "", [], {"episode": episode(PASS)}, price=2)
+
+
 def test_the_stop_reasons_are_those_of_the_conversation():
     assert STOP_REASONS == tuple(reason.value for reason in StopReason)
 
