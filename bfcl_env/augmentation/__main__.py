@@ -6,9 +6,6 @@ from bfcl_env.calls import parse_call
 from bfcl_env.episode import Episode
 from bfcl_env.scenarios import load_scenarios
 
-START = "<!-- hints: printed by `python -m bfcl_env.augmentation` -->"
-END = "<!-- end of hints -->"
-
 
 def example(rule: Rule) -> Situation:
     """What a rule's example leads to: its last call, the result, and the state after it."""
