@@ -41,8 +41,8 @@ PROPORTIONAL = ("vanilla", "gspo", "cispo", "appo_step")
 
 AT_ONCE = 64
 """Tokens whose probabilities of all words are computed at once."""
-LONGEST = 128
-"""Tokens of a piece of a tree, which attend at once."""
+LONGEST, TOGETHER = 128, 2048
+"""Tokens of a piece of a tree; tokens that some pieces see, one after the other, which attend at once."""
 
 _CPUOffloadPolicy = fsdp.CPUOffloadPolicy
 fsdp.CPUOffloadPolicy = lambda pin_memory=False: _CPUOffloadPolicy(pin_memory=False)
@@ -92,7 +92,8 @@ class Tree:
     where: torch.Tensor
     """Which token of the tree stands at a place, (rows, length); any behind a row's end."""
     pieces: list[tuple[slice, torch.Tensor, torch.Tensor]]
-    """Which tokens (n) attend at once, which ones (m) some of them see, and what is added to attention (n, m)."""
+    """Which pieces (p) of `LONGEST` tokens (n) attend at once, which tokens some of each see (p, m), and what is added
+    to attention (p, 1, n, m). The last piece is filled up."""
 
     @classmethod
     def of(cls, rows: Sequence[torch.Tensor]) -> "Tree":
@@ -104,13 +105,22 @@ class Tree:
         for number, (size, row, end) in enumerate(zip(shared, rows, own.sum(1).cumsum(0), strict=True)):
             where[number, :size] = where[number - 1, :size]
             ends[where[number, : len(row)]] = end
-        pieces, every = [], torch.arange(len(ends))
-        for first in range(0, len(ends), LONGEST):
-            these = every[first : first + LONGEST]
-            seen = torch.cat([(ends[:first] > first).nonzero()[:, 0], these])
-            hidden = (seen > these[:, None]) | (ends[seen] <= these[:, None])
-            mask = torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf)
-            pieces.append((slice(first, first + LONGEST), seen, mask))
+        size = len(ends) + -len(ends) % LONGEST
+        every = torch.arange(size)
+        ends = torch.cat([ends, every[len(ends) :] + 1])  # what fills up sees itself alone
+        starts = range(0, size, LONGEST)
+        seen = [torch.cat([(ends[:at] > at).nonzero()[:, 0], every[at : at + LONGEST]]) for at in starts]
+        pieces, first = [], 0
+        while first < len(seen):
+            last, most = first + 1, len(seen[first])
+            while last < len(seen) and (last + 1 - first) * max(most, len(seen[last])) <= TOGETHER:
+                last, most = last + 1, max(most, len(seen[last]))
+            keys = torch.nn.utils.rnn.pad_sequence(seen[first:last], batch_first=True, padding_value=size)
+            queries = every.view(-1, LONGEST, 1)[first:last]
+            hidden = (keys[:, None] > queries) | (ends[keys % size][:, None] <= queries)
+            mask = torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf)[:, None]
+            pieces.append((slice(first, last), keys % size, mask))
+            first = last
         return cls(own.flatten().nonzero()[:, 0], where, pieces)
 
 
@@ -124,50 +134,79 @@ def _shared(rows: Sequence[torch.Tensor]) -> list[int]:
 
 
 _sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
+_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 class _Attention(torch.autograd.Function):
-    """Attention of a tree by plain multiplications: in bfloat16 torch's own takes more than twice as long.
+    """Attention of a tree: torch's own forwards, and backwards plain multiplications, which take a third of its time.
 
-    Heads that share a key are one matrix. Weights are computed again for the gradient: all would be most of the memory.
+    Heads that share a key are one matrix. The gradient needs the weights again: `exp(scores - sums)`. What is taken
+    from scores, and from the weights' gradients, is two more columns of the factors of their multiplication, a number
+    and the rest of it. So differences are rounded, not what they are of, and less goes through memory.
     """
 
     @staticmethod
-    def _weights(query: Any, key: Any, scale: float, piece: tuple[slice, torch.Tensor, torch.Tensor]) -> Any:
-        """Of a piece: its queries, the keys that it sees, and the weights in float32, (keys' heads, queries, keys)."""
-        these, seen, mask = piece
-        queries, keys = (query[:, :, these] * scale).flatten(1, 2), key.index_select(1, seen)
-        scores = torch.bmm(queries, keys.transpose(1, 2)).unflatten(1, (-1, len(mask))) + mask
-        return queries, keys, torch.softmax(scores, -1, dtype=torch.float32).flatten(1, 2)
+    def _filled(tensor: Any) -> Any:
+        """With zeros behind the tokens (..., tokens, size) until the last piece is full."""
+        return torch.nn.functional.pad(tensor, (0, 0, 0, -tensor.shape[-2] % LONGEST))
+
+    @staticmethod
+    def _laid(tensor: Any) -> Any:
+        """(keys' heads, heads of each, tokens, size) by pieces, (pieces, keys' heads, heads of each x n, size)."""
+        pieces = _Attention._filled(tensor).unflatten(2, (-1, LONGEST)).permute(2, 0, 1, 3, 4)
+        return pieces.contiguous().flatten(2, 3)
+
+    @staticmethod
+    def _in_order(laid: Any, tokens: int) -> Any:
+        """The way back."""
+        return laid.unflatten(2, (-1, LONGEST)).permute(1, 2, 0, 3, 4).flatten(2, 3)[:, :, :tokens]
+
+    @staticmethod
+    def _seen(tensor: Any, seen: torch.Tensor) -> Any:
+        """Of keys or values (keys' heads, tokens, size) what pieces see, (p, keys' heads, m, size)."""
+        found = tensor.index_select(1, seen.flatten()).unflatten(1, seen.shape)
+        return found.transpose(0, 1).contiguous()
+
+    @staticmethod
+    def _less(factor: Any, other: Any, taken: Any) -> Any:
+        """`factor @ other.T - taken`, (p, heads, rows, columns); `taken` (p, heads, rows) is float32."""
+        high = taken.to(factor.dtype)
+        columns = torch.stack([high, (taken - high).to(factor.dtype)], -1).neg()
+        ones = other.new_ones(1).expand(*other.shape[:-1], 2)
+        return torch.cat([factor, columns], -1) @ torch.cat([other, ones], -1).transpose(-1, -2)
 
     @staticmethod
     def forward(ctx: Any, query: Any, key: Any, value: Any, scale: float, tree: Tree) -> Any:
         """What the queries (keys' heads, heads of each, tokens, size) find in keys and values (keys' heads, ...)."""
-        ctx.scale, ctx.tree, found = scale, tree, []
-        for piece in tree.pieces:
-            _, _, weights = _Attention._weights(query, key, scale, piece)
-            answer = torch.bmm(weights.to(value.dtype), value.index_select(1, piece[1]))
-            found.append(answer.unflatten(1, (query.shape[1], -1)))
-        ctx.save_for_backward(query, key, value, result := torch.cat(found, dim=2))
-        return result
+        ctx.scale, ctx.tree, ctx.size = scale, tree, query.shape[1:3]
+        query, key, value = _Attention._laid(query), _Attention._filled(key), _Attention._filled(value)
+        result, sums = torch.empty_like(query), torch.empty(query.shape[:-1])
+        for these, seen, mask in tree.pieces:
+            given = query[these], _Attention._seen(key, seen), _Attention._seen(value, seen)
+            rows = mask.to(query.dtype).repeat(1, 1, ctx.size[0], 1)
+            result[these], sums[these] = _flash(*given, 0.0, False, attn_mask=rows, scale=scale)
+        ctx.save_for_backward(query, key, value, result, sums)
+        return _Attention._in_order(result, ctx.size[1])
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         """Gradients of queries, keys and values."""
-        query, key, value, result = ctx.saved_tensors
+        query, key, value, result, sums = ctx.saved_tensors
         of_key, of_value = (torch.zeros_like(one, dtype=torch.float32) for one in (key, value))  # many small parts
-        found = []
+        gradient, of_query = _Attention._laid(gradient), torch.empty_like(query)
         whole = (gradient * result).sum(-1, dtype=torch.float32)
-        for piece in ctx.tree.pieces:
-            these, seen, _ = piece
-            queries, keys, weights = _Attention._weights(query, key, ctx.scale, piece)
-            of_answer = gradient[:, :, these].flatten(1, 2)
-            of_value.index_add_(1, seen, torch.bmm(weights.to(value.dtype).transpose(1, 2), of_answer).float())
-            of_weights = torch.bmm(of_answer, value.index_select(1, seen).transpose(1, 2))
-            of_scores = (weights * (of_weights - whole[:, :, these].flatten(1, 2)[..., None])).to(key.dtype)
-            of_key.index_add_(1, seen, torch.bmm(of_scores.transpose(1, 2), queries).float())
-            found.append(torch.bmm(of_scores, keys).unflatten(1, (query.shape[1], -1)) * ctx.scale)
-        return torch.cat(found, dim=2), of_key.to(key.dtype), of_value.to(value.dtype), None, None
+        for these, seen, mask in ctx.tree.pieces:
+            keys, values = _Attention._seen(key, seen), _Attention._seen(value, seen)
+            queries, of_answer = query[these] * ctx.scale, gradient[these]
+            rows = mask.to(query.dtype).repeat(1, 1, ctx.size[0], 1)
+            weights = _Attention._less(queries, keys, sums[these]).add_(rows).exp_()
+            of_scores = _Attention._less(of_answer, values, whole[these]).mul_(weights)
+            of_query[these] = (of_scores @ keys).mul_(ctx.scale)
+            for whole_of, left, right in ((of_value, weights, of_answer), (of_key, of_scores, queries)):
+                part = (left.transpose(-1, -2) @ right).float().transpose(0, 1).flatten(1, 2)
+                whole_of.index_add_(1, seen.flatten(), part)
+        of_key, of_value = (one[:, : ctx.size[1]].to(key.dtype) for one in (of_key, of_value))
+        return _Attention._in_order(of_query, ctx.size[1]), of_key, of_value, None, None
 
 
 def _attend(module: Any, query: Any, key: Any, value: Any, mask: Any, tree: Tree | None = None, **given: Any) -> Any:
@@ -267,7 +306,8 @@ class _Trees:
         self._takes_trees = _takes_trees(self.module)  # type: ignore[attr-defined]
 
     def save_checkpoint(self, *args: Any, **given: Any) -> None:
-        """verl's; a validation follows, which needs the room that allocators keep for the next update."""
+        """verl's; its copies and the validation that follows need the room that allocators keep for the next update."""
+        ctypes.CDLL(None).malloc_trim(0)
         super().save_checkpoint(*args, **given)  # type: ignore[misc]
         ctypes.CDLL(None).malloc_trim(0)
 

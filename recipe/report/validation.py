@@ -24,7 +24,13 @@ from recipe.stage.metrics_log import read_steps
 from recipe.stage.starts import BEFORE
 
 CALLED, SURPLUS = "called", "surplus"
-METRICS = {"acc": "solved", "acc_official": "solved, official", "progress": "progress", CALLED: CALLED, SURPLUS: SURPLUS}
+METRICS = {
+    "acc": "solved",
+    "acc_official": "solved, official",
+    "progress": "progress",
+    CALLED: CALLED,
+    SURPLUS: SURPLUS,
+}
 """Of an episode's reward, and what a table calls it; the last two are whether it made a call, and more than gold."""
 OVERALL, GUARD_MARK = "all", ", guard"
 """The category that stands for all of a validation; behind the category of what its guard played."""

@@ -168,7 +168,7 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
     assert engine._policy_alone(losses["ppo"][0]) and not engine._policy_alone(losses["kl"][0])
     assert not engine._policy_alone(partial(ppo_loss, config=actor(entropy_coeff=0.1))), "entropy is of all rows"
     found: dict[str, dict[str, dict[str, torch.Tensor]]] = {}
-    engine.LONGEST = 16
+    engine.LONGEST, engine.TOGETHER = 16, 80
 
     def verls_own(data: Any, **given: Any) -> Any:  # which takes no row that is longer than a pass
         return engine._prepare_micro_batches(tu.assign_non_tensor(data, max_token_len_per_gpu=90), **given)

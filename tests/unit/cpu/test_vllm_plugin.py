@@ -1,9 +1,9 @@
-"""Tokens are drawn with the probabilities that are given."""
+"""Tokens are drawn with the probabilities that are given, and weights that are to come are not drawn at all."""
 
 import pytest
 import torch
 
-from recipe.cpu.vllm_plugin import draw
+from recipe.cpu.vllm_plugin import draw, no_weights
 
 
 @pytest.mark.parametrize("words", [5, 128, 300])
@@ -28,3 +28,11 @@ def test_a_row_with_a_generator_of_its_own_is_drawn_by_that(monkeypatch) -> None
     probabilities = torch.full((3, 1000), 0.001)
     drawn = [draw(probabilities, {1: torch.Generator().manual_seed(7)}) for _ in range(2)]
     assert drawn[0][1] == drawn[1][1] and not torch.equal(*drawn)
+
+
+def test_weights_that_the_trainer_will_send_are_zeros_set_once_for_each_module() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Sequential(torch.nn.Linear(2, 1)))
+    inner = module[1][0].weight.clone()
+    for one in (module, module[1], module[0]):
+        no_weights(one, None)
+    assert not module[0].weight.any() and torch.equal(module[1][0].weight, inner)
