@@ -1,0 +1,266 @@
+"""Whether tests notice small wrong edits: mutants of cosmic-ray, drawn by a seed, judged by the tests that reach them.
+
+    .venv/bin/pip install --no-deps -r requirements/mutants.txt
+    .venv/bin/python -m benchmarks.mutants reach          # the suite once, under coverage: which tests reach a function
+    .venv/bin/python -m benchmarks.mutants run SEED       # draws, and judges; started again it goes on where it stopped
+    .venv/bin/python -m benchmarks.mutants table SEED     # caught and lived by room; docs/data/mutants/SEED.json
+
+benchmarks/mutants.toml says which files are mutated. Each file gets mutants by its lines, each place in it one at most.
+Annotations, decorators, what is raised, and calls that only say something are left alone. The edits are made in a copy
+of HEAD. Of the mutants that live 40 are judged by all of tests/unit too. A draw takes hours.
+"""
+
+import argparse
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CONFIG = ROOT / "benchmarks" / "mutants.toml"
+OUT = Path(os.environ.get("MUTANTS", ROOT / "outputs" / "mutants"))
+REACH, TABLES = OUT / "reach.json", ROOT / "docs" / "data" / "mutants"
+NUMBER, AGAIN = 320, 40
+COVERAGE = """[run]
+branch = false
+parallel = true
+sigterm = true
+patch = subprocess, _exit
+context = ${PYTEST_CURRENT_TEST-}
+data_file = %s
+source = %s
+"""
+SAYS = re.compile(r"(?:print|warn|warning|info|debug|error|exception|note|log|fail|add_argument|fill|aligned)$")
+"""Functions whose calls only say something."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """As a plugin of pytest: lines that run now are this test's."""
+    import coverage
+
+    if current := coverage.Coverage.current():
+        current.switch_context(item.nodeid)
+    return (yield)
+
+
+def silent(tree: ast.Module) -> set[int]:
+    """Lines in which nothing is to be mutated."""
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        parts: list[ast.AST | None] = []
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
+            parts = [node.returns, *(one.annotation for one in given if one), *node.decorator_list]
+        elif isinstance(node, ast.AnnAssign):
+            parts = [node.annotation]
+        elif isinstance(node, ast.ClassDef):
+            parts = [*node.decorator_list]
+        elif isinstance(node, ast.Raise):
+            parts = [node]
+        elif isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            parts = [node] if SAYS.search(name) else []
+        for part in filter(None, parts):
+            lines.update(range(part.lineno, part.end_lineno + 1))
+    return lines
+
+
+def functions(tree: ast.Module) -> list[tuple[int, int]]:
+    """First and last line of each function, inner ones first."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [(node.lineno, node.end_lineno or 0) for node in ast.walk(tree) if isinstance(node, kinds)]
+    return sorted(found, key=lambda span: span[1] - span[0])
+
+
+def reach(tests: list[str]) -> None:
+    """Run the suite once; note the tests that come to each function, and their seconds."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    for path in (*OUT.glob(".coverage*"), OUT / "seconds.jsonl"):
+        path.unlink(missing_ok=True)
+    settings, data = OUT / "coveragerc", OUT / ".coverage"
+    rooms = ",".join(
+        str(ROOT / name) for name in ("rewards", "interaction", "bfcl_env", "tau_env", "data_prep", "recipe")
+    )
+    settings.write_text(COVERAGE % (data, rooms))
+    start = [sys.executable, "-m", "coverage"]
+    given = [
+        "run",
+        f"--rcfile={settings}",
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "benchmarks.mutants",
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+    ]
+    subprocess.run([*start, *given, *tests], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    subprocess.run([*start, "combine", f"--rcfile={settings}"], cwd=ROOT, check=True)
+    from coverage import CoverageData
+
+    found, known = CoverageData(str(data)), dict[str, float]()
+    found.read()
+    for line in (OUT / "seconds.jsonl").read_text().splitlines():
+        name, spent = json.loads(line)
+        known[name] = known.get(name, 0.0) + spent
+    reached: dict[str, dict[str, list[str]]] = {}
+    for file in sorted(found.measured_files()):
+        path = str(Path(file).relative_to(ROOT))
+        contexts = found.contexts_by_lineno(file)
+        spans = reached.setdefault(path, {})
+        for first, last in functions(ast.parse(Path(file).read_text())):
+            names = {name for line in range(first + 1, last + 1) for name in contexts.get(line, ())}
+            spans[f"{first}-{last}"] = sorted(
+                {re.sub(r" \((?:call|setup|teardown)\)$", "", name) for name in names} & known.keys()
+            )
+    REACH.write_text(json.dumps({"seconds": known, "reached": reached}))
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """As a plugin of pytest: how long each test takes."""
+    if "PYTEST_XDIST_WORKER" not in os.environ and OUT.exists():
+        with (OUT / "seconds.jsonl").open("a") as file:
+            print(json.dumps([report.nodeid, report.duration]), file=file)
+
+
+def judging(tree: Path) -> list[str]:
+    """The tests that come to the function in which a copy of the tree differs from its commit; the quick ones first."""
+    given = subprocess.run(["git", "diff", "-U0"], cwd=tree, capture_output=True, text=True, check=True).stdout
+    path, line = re.search(r"^\+\+\+ b/(.*)$", given, re.M)[1], int(re.search(r"^@@ -(\d+)", given, re.M)[1])
+    known = json.loads(REACH.read_text())
+    spans = known["reached"].get(path, {})
+    inside = [span for span in spans if int(span.split("-")[0]) <= line <= int(span.split("-")[1])]
+    tests = spans[inside[0]] if inside else {name for names in spans.values() for name in names}
+    return sorted(tests, key=known["seconds"].__getitem__)
+
+
+def judge(everything: bool) -> int:
+    """What cosmic-ray starts in the copy of the tree, with one edit in it: status 0 if no test fails."""
+    tests = ["tests/unit"] if everything else judging(Path.cwd())
+    if not tests:
+        return 0
+    given = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    return subprocess.run([sys.executable, "-m", "pytest", *given], env=environment).returncode
+
+
+def drawn(items: list[Any], seed: int, number: int) -> list[Any]:
+    """So many, spread over the files by their lines and over the places within each."""
+    places: dict[str, dict[Any, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for item in items:
+        mutation = item.mutations[0]
+        places[str(mutation.module_path)][mutation.start_pos].append(item)
+    for path, found in places.items():
+        quiet = silent(ast.parse(Path(path).read_text()))
+        for place in [place for place in found if place[0] in quiet]:
+            del found[place]
+    sizes = {path: len(Path(path).read_text().splitlines()) for path in sorted(places)}
+    random, chosen, owed = Random(seed), [], Random(seed).random()
+    for path, lines in sizes.items():
+        owed += number * lines / sum(sizes.values())
+        some = random.sample(sorted(places[path]), min(int(owed), len(places[path])))
+        owed -= int(owed)
+        for place in some:
+            among = sorted(
+                places[path][place], key=lambda item: (item.mutations[0].operator_name, item.mutations[0].occurrence)
+            )
+            chosen.append(random.choice(among))
+    return chosen
+
+
+def run(seed: int, number: int) -> None:
+    """Draw, unless that is done, and judge what has no result yet."""
+    from cosmic_ray.commands import execute, init
+    from cosmic_ray.config import load_config
+    from cosmic_ray.modules import filter_paths, find_modules
+    from cosmic_ray.work_db import use_db
+
+    folder, os.environ["MUTANTS"] = OUT / str(seed), str(OUT)
+    if not (tree := folder / "tree").exists():
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(tree)], check=True)
+        for name in (".venv", "models"):
+            (tree / name).symlink_to(ROOT / name)
+    os.chdir(tree)
+    subprocess.run(["git", "checkout", "-q", "."], check=True)  # a run that was killed leaves its edit
+    config = load_config(str(CONFIG))
+    with use_db(folder / "session.sqlite") as session:
+        if not session.num_work_items:
+            files = filter_paths(find_modules(map(Path, config["module-path"])), config["excluded-modules"])
+            init(sorted(files), session, {})
+            chosen = drawn([*session.work_items], seed, number)
+            session.clear()
+            session.add_work_items(chosen)
+        execute(session, config)
+        lived = [item for item, result in session.completed_work_items if not result.is_killed]
+    with use_db(folder / "again.sqlite") as session:
+        if not session.num_work_items:
+            lived.sort(key=lambda item: (str(item.mutations[0].module_path), item.mutations[0].start_pos))
+            session.add_work_items(Random(seed).sample(lived, min(AGAIN, len(lived))))
+        config["test-command"] += " --all"
+        execute(session, config)
+
+
+def table(seed: int) -> None:
+    """Print what became of the mutants of a draw, by room; write those that no test caught."""
+    from cosmic_ray.work_db import use_db
+
+    nothing = json.loads((TABLES / "nothing.json").read_text()) if (TABLES / "nothing.json").exists() else {}
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    lived = dict[str, Any]()
+    with use_db(OUT / str(seed) / "again.sqlite") as session:
+        late = {item.job_id: result.is_killed for item, result in session.completed_work_items}
+    with use_db(OUT / str(seed) / "session.sqlite") as session:
+        for item, result in session.completed_work_items:
+            place = item.mutations[0]
+            name = (
+                f"{place.module_path}:{place.start_pos[0]} {place.operator_name.partition('/')[2]} {place.occurrence}"
+            )
+            edit = [line for line in (result.diff or "").splitlines() if re.match(r"[-+](?![-+])", line)]
+            caught = result.is_killed or late.get(item.job_id, False)
+            what = "caught" if caught else "changes nothing" if (reason := nothing.get(name)) else "lived"
+            counts[place.module_path.parts[0]][what] += 1
+            if not caught:
+                lived[name] = {"edit": edit, "all of tests/unit": item.job_id in late, "changes nothing": reason}
+    print(f"{'room':<14}{'mutants':>9}{'caught':>9}{'lived':>9}{'nothing':>9}{'share':>9}")
+    for room, found in [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]:
+        whole, none = found.total(), found["changes nothing"]
+        share = found["caught"] / max(1, whole - none)
+        print(f"{room:<14}{whole:>9}{found['caught']:>9}{found['lived']:>9}{none:>9}{share:>9.3f}")
+    TABLES.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"seed": seed, "counts": counts, "not caught": lived}, indent=1, ensure_ascii=False)
+    (TABLES / f"{seed}.json").write_text(text + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("reach", "run", "table", "judge"))
+    parser.add_argument("seed", nargs="?", type=int, default=1)
+    parser.add_argument("--number", type=int, default=NUMBER, help=f"of mutants (default: {NUMBER})")
+    parser.add_argument("--tests", nargs="*", default=[], metavar="PATH", help="of reach (default: the whole suite)")
+    parser.add_argument("--all", action="store_true", help="of judge: by all of tests/unit")
+    given = parser.parse_args()
+    if given.what == "judge":
+        return judge(given.all)
+    if given.what == "reach":
+        reach(given.tests)
+    elif given.what == "run":
+        run(given.seed, given.number)
+    else:
+        table(given.seed)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
