@@ -148,7 +148,7 @@ def judging(tree: Path) -> list[str]:
 
 def judge(everything: bool) -> int:
     """What cosmic-ray starts in the copy of the tree, with one edit in it: status 0 if no test fails."""
-    tests = ["tests/unit"] if everything else judging(Path.cwd())
+    tests = ["tests/unit", "-n", "2", "--dist", "loadfile"] if everything else judging(Path.cwd())
     if not tests:
         return 0
     given = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
