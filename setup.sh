@@ -42,7 +42,7 @@ if [[ -f .venv/profile ]]; then
         fail ".venv was made for HARDWARE=$made, and this run asks for $profile ($chosen)." \
              "Either set HARDWARE=$made, or delete .venv and run this again."
     fi
-    echo "$profile" >.venv/profile # the other scripts read it
+    [[ $made == "$profile" ]] || echo "$profile" >.venv/profile # the other scripts read it
 fi
 if [[ -f .venv/stamp ]]; then
     if [[ "$(<.venv/stamp)" == "$stamp" ]]; then
