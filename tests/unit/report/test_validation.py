@@ -69,6 +69,10 @@ def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run: 
     assert shares == {"a/all_there_is": (8, 0.75), "b/all_there_is": (8, 0.25), "all": (16, 0.5)}
     sure = interval([1.0] * 8 + [0.0] * 8, range(16), bounds=SHARE)
     assert measured["all"]["acc"].interval == pytest.approx(sure), "16 clusters, not 8"
+    for environment, other in (("a", "late_1"), ("b", "late_1"), ("c", "x_1"), ("d", "base_2")):
+        validated(run, 15, {"base_1": [1.0], other: [0.0]}, environment=environment)
+    rows_of = [row["category"] for row in validations(run) if row["step"] == 15]
+    assert rows_of == ["a", "b", "c", "d/base", "all"], "one row where several categories are others' too"
 
 
 def test_the_bands_are_the_intervals_of_the_table_over_all_steps(run: Path) -> None:
