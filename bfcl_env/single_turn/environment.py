@@ -9,7 +9,8 @@ Whatever the message is, calls, an answer or text that cannot be read, it is the
 By BFCL's rule (`passed_official`) the second asks only that no call can be read, and the third that one can.
 
 Facts of the turn: `has_gold` (whether calls are asked for), `gold_calls` (how many; at least one where BFCL does not
-say) and `passed_official`. Of a call: `gold`, which of the accepted calls it is, from 0, each given once; None if none.
+say), `gold_functions` (their names, where it does) and `passed_official`. Of a call: `gold`, which of the accepted
+calls it is, from 0, each given once; None if none.
 """
 
 import json
@@ -75,7 +76,11 @@ class SingleTurnEnvironment(EnvironmentBase):
         """Of the one turn."""
         checked, wanted = self._checked(), self._task.kind.wanted
         asked = 0 if wanted == "no call" else max(1, len(self._accepted))
-        facts = {"has_gold": asked > 0, "gold_calls": asked, "passed_official": checked.passed_official}
+        names = [name for call in self._accepted for name in call]
+        facts = {
+            **{"has_gold": asked > 0, "gold_calls": asked, "gold_functions": names},
+            "passed_official": checked.passed_official,
+        }
         difference = tuple(
             {
                 "where": " ".join(filter(None, (item.kind, item.function, item.argument))),

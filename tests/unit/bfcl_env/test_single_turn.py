@@ -132,6 +132,7 @@ def test_calls_of_parallel_tasks_may_come_in_any_order_and_each_counts_once():
     several, parallel = gold_of(first("parallel_multiple")), gold_of(first("parallel"))
     record = calling(first("parallel_multiple"), several[::-1])
     assert len(several) > 1 and record.outcome.passed and paid(record) == [1.0] * len(REWARDS)
+    assert progress.attempted(record.to_dict()["turns"][0]) == 1
     assert sorted(call.facts["gold"] for call in record.turns[0].steps[0].calls) == list(range(len(several)))
     record = calling(first("parallel"), [parallel[0]] * len(parallel))
     taken = [call.facts["gold"] for call in record.turns[0].steps[0].calls]

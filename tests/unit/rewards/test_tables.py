@@ -151,6 +151,24 @@ def test_a_price_is_paid_for_each_call_beyond_the_number_that_gold_makes_in_its_
         progress_reward.compute_score("bfcl", "", [], {"episode": episode(PASS)}, price=2)
 
 
+def test_a_failed_turn_is_paid_for_the_functions_and_calls_of_gold_that_it_has_and_a_solved_one_no_more_than_before():
+    once = {"has_gold": True, "gold_calls": 1, "gold_functions": [GOLD]}
+    twice = once | {"gold_calls": 2, "gold_functions": [GOLD, "ls"]}
+    for messages, facts, share in (
+        ([[bad("cd", folder="y")], ANSWER], once, 0.5),
+        ([[ok("cd", folder="x")], ANSWER], once, 1.0),
+        ([[ok("cd", folder="x")], ANSWER], twice, 0.5),
+        ([[bad("cd", folder="y"), ok("cd", folder="x")], ANSWER], once, 0.5),
+        ([[bad("cd"), bad("cd"), bad("cd"), bad("ls")], ANSWER], twice, 0.25),
+        ([[ok("pwd")], ANSWER], once, 0.0),
+        ([[ok("cd", folder="x")], ANSWER], {"has_gold": False, "gold_calls": 0, "gold_functions": []}, 0.0),
+    ):
+        failed = episode(turn(*messages) | {"facts": facts}, PASS)
+        scores = progress_reward.compute_score("bfcl", "", [], {"episode": failed}, partial=0.3)
+        assert scores["score"] == pytest.approx(scores["progress"] + 0.3 * share / 2), messages
+    assert progress_reward.compute_score("bfcl", "", [], {"episode": episode(PASS, PASS)}, partial=0.3)["score"] == 1.0
+
+
 def test_the_stop_reasons_are_those_of_the_conversation():
     assert STOP_REASONS == tuple(reason.value for reason in StopReason)
 
