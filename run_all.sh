@@ -37,7 +37,13 @@ if [[ $curriculum =~ ^tau ]]; then
 fi
 case $HARDWARE in # seconds, and the same bytes every time
     tiny) .venv/bin/python -m data_prep --out "$data" --tiny "${options[@]}" ;;
-    cpu) .venv/bin/python -m data_prep --out "$data" --laptop ;;
+    cpu)
+        if [[ ${SEED:-1} != 1 ]]; then # other tasks, in a folder of their own
+            data+=/seed$SEED
+            arguments=("paths.data=$data" "${arguments[@]}")
+        fi
+        .venv/bin/python -m data_prep --out "$data" --laptop --seed "${SEED:-1}"
+        ;;
     *) [[ -f $data/manifest.json ]] || .venv/bin/python -m data_prep --out "$data" "${options[@]}" ;;
 esac
 exec .venv/bin/python -m recipe.curriculum "${arguments[@]}"

@@ -88,6 +88,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         action="store_true",
         help="write those of the CPU profile: short tasks of bfcl and bfcl_single, or with --json those of the file",
     )
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of --laptop: draw other tasks (default: 1)")
     parser.add_argument(
         "--unplayed",
         action="store_true",

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from data_prep import laptop
 from data_prep.card import write_card
-from data_prep.mixture import SEED, Sets, full_names, mixed, of_categories, read, where
+from data_prep.mixture import Sets, full_names, mixed, of_categories, read, where
 from data_prep.rows import replacing, rl_table, sft_table, write_table
 from interaction import get_protocol
 from interaction.environment import (
@@ -54,6 +54,8 @@ class Options:
     """Of a mixture, to validate on."""
     laptop: bool = False
     """The files of the CPU profile (`data_prep.laptop`), in place of one environment."""
+    seed: int = 1
+    """Of these."""
     unplayed: bool = False
     """Call no tool that waits: no check of such tasks, and no gold conversations."""
     leave_out: str | None = None
@@ -80,7 +82,7 @@ class Options:
         parts = [f"{name} {value}" for name, value in given.items() if value]
         options = masked(dict(self.options))
         parts += [f"--option {quote(f'{key}={json.dumps(value)}')}" for key, value in options.items()]
-        parts += ["--tiny"] * self.tiny + ["--laptop"] * self.laptop
+        parts += ["--tiny"] * self.tiny + ["--laptop"] * self.laptop + [f"--seed {self.seed}"] * (self.seed != 1)
         parts += ["--unplayed"] * self.unplayed
         parts += [f"--leave-out {quote(self.leave_out)}"] if self.leave_out else []
         return " ".join(["python -m data_prep --out DIR", *parts])
@@ -95,8 +97,10 @@ def build(out: Path, options: Options) -> dict:
         RuntimeError: what the tasks are made from is missing, or is not the pinned release.
     """
     protocol = get_protocol(options.protocol, docs=options.docs_style)
-    choose = _laptop if options.laptop else _mixture if options.mixture else _one
-    sets, given, made, left_out = choose(options, protocol)
+    if options.laptop:
+        sets, given, made, left_out = _laptop(options, protocol, out)
+    else:
+        sets, given, made, left_out = (_mixture if options.mixture else _one)(options, protocol)
     if options.leave_out:
         sets = _without(sets, options.leave_out)
     sets = _told(sets, options.unplayed)
@@ -174,14 +178,18 @@ def _mixture(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], 
     return files, given, {"mixture": made, "made_from": {name: source_of(name) for name in environments}}, left_out
 
 
-def _laptop(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], Given, dict[str, Any], dict[str, str]]:
+def _laptop(
+    options: Options, protocol: Protocol, out: Path
+) -> tuple[dict[str, DataSet], Given, dict[str, Any], dict[str, str]]:
     """The same of the CPU profile's files."""
     if options.categories or options.tiny or options.mixture or options.options:
         raise ValueError("--laptop says itself what it takes; leave out --categories, --tiny, --mixture and --option")
     own = None if options.environment == DEFAULT else named(options.environment)
-    files, left_out = _writable(laptop.data_sets(own), protocol)
-    made = {name: source_of(name) for name in sorted({"bfcl", own} if own else {*laptop.ENVIRONMENTS.values()})}
-    return files, {name: {} for name in made}, {"seed": SEED, "made_from": made}, left_out
+    sets = laptop.data_sets(out, options.seed, own)
+    files, left_out = _writable(sets, protocol)
+    names = sorted({task.environment for one in sets.values() for task in one.tasks})
+    made = {"seed": options.seed, "made_from": {name: source_of(name) for name in names}}
+    return files, {name: {} for name in names}, made, left_out
 
 
 def _without(sets: Sets, asked: str) -> dict[str, DataSet]:

@@ -1,84 +1,146 @@
-"""The files of `--laptop`: short BFCL tasks on which a model of 135M parameters learns to call functions on a CPU.
+"""The files of `--laptop`: short tasks on which a model of 135M parameters learns to call functions on a CPU.
 
-Warm start and stages train on different tasks. Rows stand in the order of training: each batch of eight has every
-category in its share, and so has the beginning of the validation file.
+Some demonstrations in one way of speaking, and many requests in another that can be checked: the warm start learns from
+generated tasks in `plain` words and from BFCL's; the stages play fresh ones in `other` words. Each batch of eight has
+four of these, one in `plain` words and three of BFCL's, one of them to refuse. `unseen` words are for validation alone.
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from data_prep.mixture import SEED, draw
+from bfcl_env.source import CATEGORIES as FORMS
+from bfcl_env.synthesis import Shape, generate
+from bfcl_env.synthesis.words import Words
 from data_prep.sft import gold_messages
 from interaction import get_protocol
-from interaction.environment import DataSet, Part, Task, load_tasks
+from interaction.environment import DataSet, Part, Task, load_tasks, named
 
 PROTOCOL = "python_calls"
 MAX_RESULT_CHARS = 300
-ENVIRONMENTS = {
-    "simple_python": "bfcl_single",
-    "multiple": "bfcl_single",
-    "irrelevance": "bfcl_single",
-    "multi_turn_base": "bfcl",
-}
-"""Category -> its environment."""
 
 WARM_START = "stage0_sft.parquet"
-TRAIN = {
-    WARM_START: {"simple_python": 80, "multiple": 40, "irrelevance": 40, "multi_turn_base": 24},
-    "stage1_format.parquet": {"simple_python": 48, "irrelevance": 16},
-    "stage2_base.parquet": {"simple_python": 32, "multiple": 16, "irrelevance": 16},
-    "stage3_full.parquet": {"multi_turn_base": 16, "multiple": 4, "simple_python": 4, "irrelevance": 8},
-}
-"""File -> category -> rows."""
 SFT_ALL = "sft_all.parquet"
-"""All single-turn training tasks and the warm start's multi-turn ones, for a comparison with supervised training."""
-HELD_OUT: dict[str, tuple[Part, dict[str, int]]] = {
-    "val.parquet": ("test", {"simple_python": 100, "multiple": 50, "irrelevance": 50, "multi_turn_base": 12}),
-    "val_dev.parquet": ("dev", {"simple_python": 48, "multiple": 24, "irrelevance": 24, "multi_turn_base": 6}),
-}
-"""File -> its part and, of each category, tasks."""
+"""The warm start's conversations and gold of all training tasks, for a comparison with supervised training."""
+STAGES = {"stage1_format": 20, "stage2_base": 48, "stage3_full": 48}
+"""Stage -> batches of eight tasks in its long file, `STAGE_long.parquet`."""
+FEW = 8
+"""In the other one, its beginning."""
+HELD_OUT: dict[str, Part] = {"val.parquet": "test", "val_all.parquet": "test", "val_dev.parquet": "dev"}
 KINDS: dict[str, Literal["sft", "val"]] = {WARM_START: "sft", SFT_ALL: "sft", **{name: "val" for name in HELD_OUT}}
 
-OWN = {"stage1_format.parquet": 64, "stage2_base.parquet": 64, "stage3_full.parquet": 32}
-"""File -> rows, of a file of the user's own. The warm start takes the rest."""
+CLASSES = ("GorillaFileSystem", "MathAPI", "MessageAPI", "TicketAPI")
+"""Of generated tasks: four of BFCL's eight, 54 functions. So each is asked for often, and prompts are short."""
+KIND = Literal["one", "two", "others"]
+"""Generated tasks of one turn, of two, and in BFCL's other three forms."""
+SHAPES: dict[KIND, tuple[tuple[int, int], tuple[str, ...]]] = {
+    "one": ((1, 1), FORMS[:1]),
+    "two": ((2, 2), FORMS[:1]),
+    "others": ((1, 2), FORMS[1:]),
+}
+"""Kind -> the fewest and most turns, and forms."""
+GENERATED: dict[Words, dict[Part, dict[KIND, int]]] = {
+    "plain": {
+        "train": {"one": 48 + 20, "two": 48 + 48, "others": 24 + 48},
+        "dev": {"one": 12, "two": 16, "others": 12},
+        "test": {"one": 25, "two": 45, "others": 30},
+    },
+    "other": {
+        "train": {"one": 4 * 20, "two": 6 * 48, "others": 2 * 48},
+        "dev": {"one": 15, "two": 27, "others": 18},
+        "test": {"one": 75, "two": 135, "others": 90},
+    },
+    "unseen": {
+        "dev": {"one": 15, "two": 27, "others": 18},
+        "test": {"one": 75, "two": 135, "others": 90},
+    },
+}
+"""Words -> part -> kind -> tasks; in `plain` words the warm start has the first, the stages the last."""
+WARM = {"simple_python": 50, "multiple": 25, "irrelevance": 40, "multi_turn_base": 10}
+"""Category of BFCL -> conversations of the warm start, beside 120 generated ones."""
+VALIDATED = {
+    "val.parquet": {"simple_python": 40, "multiple": 20, "irrelevance": 40, "multi_turn_base": 16},
+    "val_all.parquet": {"simple_python": 90, "multiple": 50, "irrelevance": 60, "multi_turn_base": 60},
+    "val_dev.parquet": {"simple_python": 24, "multiple": 12, "irrelevance": 24, "multi_turn_base": 8},
+}
+"""File -> category of BFCL -> tasks; of multi-turn tasks the shortest."""
+FEWER = {"val.parquet": 100}
+"""File -> generated tasks in each wording; the others have all of their part."""
 
-SHORT_SHARE = 0.4
-"""Of the multi-turn tasks of a part, the shortest. Their gold episodes have at most 923 tokens of SmolLM2's."""
+OWN = {"stage1_format": 64, "stage2_base": 64, "stage3_full": 32}
+"""Stage -> rows, of a file of the user's own. The warm start takes the rest."""
 
 
-def data_sets(own: str | None = None) -> dict[str, DataSet]:
-    """File -> its tasks.
+def data_sets(out: Path, seed: int = 1, own: str | None = None) -> dict[str, DataSet]:
+    """File -> its tasks. Generated tasks are written into `out`, where training finds them.
 
     Args:
-        own: an environment whose tasks take the place of BFCL's in training, and stand beside its multi-turn ones in
+        seed: of generated tasks, and of what is drawn of BFCL's.
+        own: an environment whose tasks take the place of all in training, and stand beside BFCL's multi-turn ones in
             validation.
 
     Raises:
+        OSError: `out` cannot be written.
         SourceError: bfcl-eval is missing or is not the pinned release.
     """
     if own:
-        return _own(own)
-    pools = {category: _pool(category, "train") for category in ENVIRONMENTS}
-    drawn: dict[str, dict[str, list[Task]]] = {}
-    left = dict(pools)
-    for name, counts in TRAIN.items():
-        drawn[name] = _drawn(left, counts)
-        for category, taken in drawn[name].items():
-            left[category] = [task for task in left[category] if task not in taken]
-    drawn[SFT_ALL] = pools | {"multi_turn_base": drawn[WARM_START]["multi_turn_base"]}
-    for name, (part, counts) in HELD_OUT.items():
-        drawn[name] = _drawn({category: _pool(category, part) for category in counts}, counts)
-    sets = {}
-    for name, groups in drawn.items():
-        tasks = _alternating(list(groups.values()), name)
-        if name in HELD_OUT:  # the longest first: the others are played meanwhile
-            tasks.sort(key=lambda task: -len([*task.gold()]))
-        sets[name] = DataSet(KINDS.get(name, "train"), tasks, MAX_RESULT_CHARS)
-    return sets
+        return _own(own, seed)
+    made = {words: _generated(words, out, seed) for words in get_args(Words)}
+    pools = {category: _pool(category, "train", seed) for category in WARM}
+    fresh, more = made["other"]["train"], made["plain"]["train"]
+    mine = {kind: more[kind][-batches:] for kind, batches in zip(SHAPES, STAGES.values(), strict=True)}
+    warm = [task for kind, tasks in more.items() for task in tasks[: -len(mine[kind])]]
+    warm += [task for category, count in WARM.items() for task in pools[category][:count]]
+    simple, multiple, refuse, several = (pools[category][count:] for category, count in WARM.items())
+    mixed = {
+        "stage1_format": (fresh["one"], mine["one"], simple, multiple, refuse),
+        "stage2_base": (fresh["two"][: 4 * 48], mine["two"], simple[20:], multiple[20:], refuse[20:]),
+        "stage3_full": (fresh["two"][4 * 48 :] + fresh["others"], mine["others"], simple[68:], several, refuse[-48:]),
+    }
+    chosen = {WARM_START: Random(seed).sample(warm, len(warm))}
+    for name, (many, *single) in mixed.items():
+        groups = [many, *(pool[: STAGES[name]] for pool in single)]
+        chosen[f"{name}_long.parquet"] = rows = _alternating(groups, f"{seed} {name}")
+        chosen[f"{name}.parquet"] = rows[: 8 * FEW]
+    chosen[SFT_ALL] = [*dict.fromkeys(task for tasks in chosen.values() for task in tasks)]
+    for name, part in HELD_OUT.items():
+        tasks = [task for each in made.values() for task in _first(each[part], FEWER.get(name))]
+        for category, count in VALIDATED[name].items():
+            tasks += _pool(category, part, 0)[:count]
+        chosen[name] = sorted(tasks, key=lambda task: -len([*task.gold()]))  # the others are played meanwhile
+    return {name: DataSet(KINDS.get(name, "train"), tasks, MAX_RESULT_CHARS) for name, tasks in chosen.items()}
 
 
-def _own(name: str) -> dict[str, DataSet]:
+def _generated(words: Words, out: Path, seed: int) -> dict[Part, dict[KIND, list[Task]]]:
+    """Generated tasks by part and kind; their file is `WORDS_words.json`. Two seeds have no id in common."""
+    wanted = [(part, kind, count) for part, kinds in GENERATED[words].items() for kind, count in kinds.items()]
+    entries = list[dict[str, Any]]()
+    for part, kind, count in wanted:
+        turns, forms = SHAPES[kind]
+        shape = Shape(classes=CLASSES, turns=turns, operations=1, forms=forms, words=words)
+        entries += generate(part, count, 10 * seed + [*SHAPES].index(kind), shape)
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"{words}_words.json"
+    with path.open("w", encoding="utf-8") as file:
+        for number, entry in enumerate(entries, 100_000 * (seed - 1)):
+            entry["id"] = f"{entry['id'].rpartition('_')[0]}_{number}"
+            print(json.dumps(entry, ensure_ascii=False), file=file)
+    tasks = iter(load_tasks(named(str(path))).values())
+    found: dict[Part, dict[KIND, list[Task]]] = {part: {} for part in get_args(Part)}
+    for part, kind, count in wanted:
+        found[part][kind] = [next(tasks) for _ in range(count)]
+    return found
+
+
+def _first(kinds: Mapping[KIND, Sequence[Task]], count: int | None) -> list[Task]:
+    """So many tasks, of each kind its share; None: all."""
+    whole = sum(map(len, kinds.values()))
+    return [task for tasks in kinds.values() for task in tasks[: round(len(tasks) * (count or whole) / whole)]]
+
+
+def _own(name: str, seed: int) -> dict[str, DataSet]:
     """The files of a user's environment: tasks of few turns first, and all that are held out.
 
     Raises:
@@ -89,24 +151,24 @@ def _own(name: str) -> dict[str, DataSet]:
     if len(left) <= (wanted := sum(OWN.values())):
         raise ValueError(f"{name} has {len(left)} tasks to train on; --laptop takes more than {wanted}")
     sets = {}
-    for file, count in {WARM_START: len(left) - wanted, **OWN}.items():
+    rows = {f"{stage}.parquet": count for stage, count in OWN.items()}
+    for file, count in {WARM_START: len(left) - wanted, **rows}.items():
         taken, left = left[:count], left[count:]
         taken.sort(key=lambda task: len([*task.gold()]))
         sets[file] = DataSet(KINDS.get(file, "train"), taken, MAX_RESULT_CHARS)
-    for file, (part, _) in HELD_OUT.items():
+    for file, part in HELD_OUT.items():
         held_out = [task for task in tasks if task.part == part]
-        sets[file] = DataSet("val", _alternating([held_out, _pool("multi_turn_base", part)], file), MAX_RESULT_CHARS)
+        beside = _pool("multi_turn_base", part, 0)[: VALIDATED[file]["multi_turn_base"]]
+        sets[file] = DataSet("val", _alternating([held_out, beside], f"{seed} {file}"), MAX_RESULT_CHARS)
     return sets
 
 
-def _pool(category: str, part: Part) -> list[Task]:
-    """The tasks of a category and a part; of multi-turn tasks the short ones."""
-    all_tasks = load_tasks(ENVIRONMENTS[category]).values()
+def _pool(category: str, part: Part, seed: int) -> list[Task]:
+    """BFCL's tasks of a category and a part, in a random order; those of several turns by their length."""
+    several = category in FORMS
+    all_tasks = load_tasks("bfcl" if several else "bfcl_single").values()
     tasks = [task for task in all_tasks if (task.category, task.part) == (category, part)]
-    if category != "multi_turn_base":
-        return tasks
-    short = sorted(tasks, key=_length)[: int(len(tasks) * SHORT_SHARE)]
-    return [task for task in tasks if task in short]
+    return sorted(tasks, key=_length) if several else Random(f"{seed} {category}").sample(tasks, len(tasks))
 
 
 def _length(task: Task) -> int:
@@ -115,16 +177,11 @@ def _length(task: Task) -> int:
     return sum(len(message["content"]) for message in messages)
 
 
-def _drawn(pools: Mapping[str, Sequence[Task]], counts: Mapping[str, int]) -> dict[str, list[Task]]:
-    """As a mixture draws them, so that `--mixture` draws the warm start's single-turn tasks too."""
-    return {name: draw(pools[name], count, f"{ENVIRONMENTS[name]}/{name}") for name, count in counts.items()}
-
-
 def _alternating(groups: Sequence[Sequence[Task]], name: str) -> list[Task]:
     """All tasks, those of each group in a random order and spread evenly."""
     placed = [
         ((number + 0.5) / len(group), task)
         for group in groups
-        for number, task in enumerate(Random(f"{SEED} {name}").sample(group, len(group)))
+        for number, task in enumerate(Random(name).sample(group, len(group)))
     ]
     return [task for _, task in sorted(placed, key=lambda pair: pair[0])]

@@ -273,7 +273,10 @@ class ToolEnvironment(EnvironmentBase):
             [*self.shares, *[None] * left],
             strict=True,
         ):
-            facts = {"gold_calls": len(calls), "has_gold": bool(calls) or self.task.checked}
+            facts = {
+                **{"gold_calls": len(calls), "gold_functions": [call.name for call in calls]},
+                "has_gold": bool(calls) or self.task.checked,
+            }
             turns.append(TurnResult(words, ok, facts=facts if share is None else facts | {"share": share}))
         whole = not left and False not in self.passed and (self.task.check_episode is None or self.episode == 1)
         return Verdicts(tuple(turns), whole, {} if self.episode is None else {"episode": self.episode})

@@ -233,7 +233,7 @@ def data_command(config: DictConfig, file: str) -> str:
         options = "".join([" --environment tau", *(f" --option {key}={value}" for key, value in settings.items())])
     elif name in ENVIRONMENTS:
         options = f" --environment {name}"
-    elif re.fullmatch(r"stage\d_\w+|val|val_dev|sft_all", path.stem):
+    elif re.fullmatch(r"stage\d_\w+|val|val_all|val_dev|sft_all", path.stem):
         options = " --laptop" + (f" --environment {quote(str(*own.values()))}" if len(own) == 1 else "")
     elif re.fullmatch(r"tiny_\w+", path.stem):
         options = " --tiny"

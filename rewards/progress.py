@@ -2,18 +2,14 @@
 
 Turns passed / all user turns of the scenario, and 0 for an episode in which no turn with gold calls passed.
 All turns count, also those never reached: an episode that was cut after one good turn is worth that one turn.
-With a `price`, each call beyond the number that gold makes in its turn costs so much, down to 0. Without one a policy
-learns that a call more does no harm. With `partial`, a failed turn earns up to that share of a solved one: half for the
-functions that gold calls, half for its calls. Where all rollouts of a task fail, these are all that tells them apart.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from rewards.metrics import calls_of, episode_metrics, episode_of, share_of
+from rewards.metrics import episode_metrics, episode_of
 
 
 def compute_score(
@@ -21,27 +17,8 @@ def compute_score(
     solution_str: str,
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
-    price: float = 0.0,
-    partial: float = 0.0,
     **kwargs: Any,
 ) -> dict[str, float]:
-    """verl's reward function: `score` and the metrics. Only `extra_info["episode"]` is read.
-
-    Raises:
-        ValueError: a price or a partial credit is no share.
-    """
-    for name, value in {"price": price, "partial": partial}.items():
-        if type(value) not in (int, float) or not 0 <= value <= 1:
-            raise ValueError(f"rewards.progress: {name}={value!r}; expected 0 to 1")
-    episode = episode_of(extra_info)
-    metrics, turns = episode_metrics(episode), episode["turns"]
-    tried = sum((1 - share_of(turn)) * attempted(turn) for turn in turns) / max(1, len(turns))
-    return {"score": max(0.0, metrics["progress"] + partial * tried - price * metrics["surplus"]), **metrics}
-
-
-def attempted(turn: Mapping[str, Any]) -> float:
-    """How much of gold's calls a turn has, 0 to 1; less where it has more calls than gold. 0 without gold calls."""
-    made, asked = [*calls_of(turn)], turn["facts"].get("gold_calls", 0)
-    named = Counter(call["name"] for call in made) & Counter(turn["facts"].get("gold_functions", ()))
-    found = named.total() + sum(call["facts"].get("gold") is not None for call in made)
-    return found / 2 / max(1, asked, len(made)) if asked else 0.0
+    """verl's reward function: `score` and the metrics. Only `extra_info["episode"]` is read."""
+    metrics = episode_metrics(episode_of(extra_info))
+    return {"score": metrics["progress"], **metrics}

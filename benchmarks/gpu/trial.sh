@@ -20,8 +20,8 @@ sft=(paths.data=$data data.train_files=$data/stage0_sft.parquet data.train_batch
      trainer.total_epochs=1 trainer.save_freq=-1 'checkpoint.save_contents=[hf_model]')
 stage=(paths.data=$data 'data.train_files=${paths.data}/${stage.name}.parquet' 'data.val_files=${paths.data}/val.parquet'
        interaction.protocol=python_calls interaction.docs=signature interaction.max_tokens_per_reply=96
-       interaction.{train,val}.max_steps_per_turn=3 interaction.{train,val}.max_format_errors_per_turn=1
-       interaction.{train,val}.max_result_chars=300 data.max_prompt_length=768 data.max_response_length=1280
+       interaction.{train,val}.max_steps_per_turn=4 interaction.{train,val}.max_format_errors_per_turn=1
+       interaction.{train,val}.max_result_chars=300 data.max_prompt_length=1024 data.max_response_length=1024
        data.filter_overlong_prompts=false data.shuffle=false actor_rollout_ref.rollout.max_model_len=2048
        stage.gate=null trainer.total_epochs=100 trainer.test_freq=1000) # what hardware=cpu has: such a model can learn it
 if [[ $HARDWARE == cpu ]]; then

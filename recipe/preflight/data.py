@@ -3,8 +3,10 @@
 Each check yields its problems; what is worth a line in the log goes to `notes`. 400 rows take a quarter of a second.
 """
 
+import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from itertools import islice
@@ -50,6 +52,8 @@ LOOPS = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
 
 def environments(config: DictConfig) -> Iterator[str]:
     """A user's environments can be played, and settings of single environments are some that these have."""
+    with open_dict(config):
+        config.interaction.environments = {**_beside_data(config), **config.interaction.environments}
     for name, path in config.interaction.environments.items():
         path = os.path.abspath(os.path.expanduser(str(path)))  # workers have other working directories
         config.interaction.environments[name] = path
@@ -68,6 +72,17 @@ def environments(config: DictConfig) -> Iterator[str]:
                 read_options(str(name), OmegaConf.to_container(options, resolve=True))  # type: ignore[arg-type]
             except ValueError as error:
                 yield f"interaction.{split}.environments.{name}: {error}."
+
+
+def _beside_data(config: DictConfig) -> dict[str, str]:
+    """JSON files of tasks that `data_prep` has left in the folder of its rows, under their environments' names."""
+    files = [name for key in SPLITS for name in as_list(OmegaConf.select(config, key))]
+    found = dict[str, str]()
+    for folder in dict.fromkeys(Path(name).expanduser().parent for name in files):
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            named = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["made_from"]
+            found |= {name: str(path) for name in named if (path := folder / f"{name}.json").is_file()}
+    return found
 
 
 def _try_tasks(environment: str, tried: int) -> None:

@@ -22,12 +22,12 @@ from interaction.environment import load_tasks
 from interaction.gold import play_gold, unwritable
 from interaction.outcome import ErrorKind
 from interaction.protocol import PROTOCOLS
-from rewards import all_or_nothing, outcome, progress, step
+from rewards import all_or_nothing, dense, outcome, progress, step
 from rewards import format as format_reward
 
 TASKS = load_tasks("bfcl_single")
 XML = get_protocol("think_xml")
-REWARDS = (progress, all_or_nothing, outcome, step, format_reward)
+REWARDS = (progress, dense, all_or_nothing, outcome, step, format_reward)
 WITHOUT_GOLD = {"live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"}
 """Their data accepts what their functions do not take; beside them, those of live_relevance have none."""
 
@@ -132,7 +132,7 @@ def test_calls_of_parallel_tasks_may_come_in_any_order_and_each_counts_once():
     several, parallel = gold_of(first("parallel_multiple")), gold_of(first("parallel"))
     record = calling(first("parallel_multiple"), several[::-1])
     assert len(several) > 1 and record.outcome.passed and paid(record) == [1.0] * len(REWARDS)
-    assert progress.attempted(record.to_dict()["turns"][0]) == 1
+    assert dense.attempted(record.to_dict()["turns"][0]) == 1
     assert sorted(call.facts["gold"] for call in record.turns[0].steps[0].calls) == list(range(len(several)))
     record = calling(first("parallel"), [parallel[0]] * len(parallel))
     taken = [call.facts["gold"] for call in record.turns[0].steps[0].calls]

@@ -7,31 +7,40 @@ from support.entries import write
 
 from bfcl_env.synthesis import Shape, generate
 from data_prep.__main__ import main
-from data_prep.laptop import HELD_OUT, OWN, TRAIN, WARM_START
+from data_prep.laptop import HELD_OUT, OWN, STAGES, WARM_START
 from interaction.environment import load_tasks
 
 
-def test_every_batch_has_each_category_in_its_share_no_task_twice_and_no_cluster_that_is_held_out(tmp_path):
-    assert main(["--out", str(tmp_path), "--laptop"]) == 0
-    known, tasks = {**load_tasks("bfcl_single"), **load_tasks("bfcl")}, {}
-    for name in (*TRAIN, *HELD_OUT, "sft_all.parquet"):
-        rows = pq.read_table(tmp_path / name).to_pylist()
-        tasks[name] = [known[row.get("task_id") or row["extra_info"]["task_id"]] for row in rows]
-    for name in TRAIN.keys() - {WARM_START}:
-        categories = [task.category for task in tasks[name]]
-        assert Counter(categories) == TRAIN[name]
-        share = {category: 8 * count / len(categories) for category, count in TRAIN[name].items()}
-        for start in range(0, len(categories), 8):
-            batch = Counter(categories[start : start + 8])
-            assert all(batch[category] > 0 and abs(batch[category] - mean) < 1 for category, mean in share.items())
-    trained = [task for name in TRAIN for task in tasks[name]]
-    assert len({task.id for task in trained}) == len(trained) == 184 + 64 + 64 + 32
-    trained += tasks["sft_all.parquet"]
+def test_every_batch_has_fresh_tasks_in_other_words_and_what_must_not_be_forgotten_and_nothing_held_out(tmp_path):
+    assert main(["--out", str(tmp_path), "--laptop", "--seed", "3"]) == 0
+    environments = ("bfcl", "bfcl_single", "plain_words", "other_words", "unseen_words")
+    known = {(name, task.id): task for name in environments for task in load_tasks(name).values()}
+    tasks = {}
+    long = [f"{stage}_long.parquet" for stage in STAGES]
+    for name in (*long, *(f"{stage}.parquet" for stage in STAGES), *HELD_OUT):
+        infos = [row["extra_info"] for row in pq.read_table(tmp_path / name).to_pylist()]
+        tasks[name] = [known[info["environment"], info["task_id"]] for info in infos]
+    warm = {row["query_id"] for row in pq.read_table(tmp_path / WARM_START).to_pylist()}
+    for name, few in zip(long, STAGES, strict=True):
+        assert tasks[f"{few}.parquet"] == tasks[name][:64], "the default run begins as the longer one"
+        for start in range(0, len(tasks[name]), 8):
+            batch = tasks[name][start : start + 8]
+            assert Counter(task.environment for task in batch)["other_words"] == 4
+            assert sum(task.environment == "plain_words" for task in batch) == 1
+            assert sum(task.category == "irrelevance" for task in batch) == 1
+    fresh = [task for name in long for task in tasks[name] if task.environment.endswith("words")]
+    assert len({*fresh}) == len(fresh) == 5 * sum(STAGES.values()), "each is played once"
+    forms = [{task.category for task in tasks[name] if task.environment.endswith("words")} for name in long]
+    assert forms[0] == forms[1] == {"multi_turn_base"} and len(forms[2]) == 4
+    assert not warm & {f"{task.environment}/{task.cluster}" for task in fresh}
+    trained = {(task.environment, task.cluster) for name in long for task in tasks[name]}
     held_out = [task for name in HELD_OUT for task in tasks[name]]
-    assert {task.part for task in trained} == {"train"}
-    clusters = [{(task.environment, task.cluster) for task in those} for those in (trained, held_out)]
-    assert clusters[0].isdisjoint(clusters[1])
-    assert Counter(task.part for task in held_out) == {"dev": 96 + 6, "test": 200 + 12}
+    assert trained.isdisjoint((task.environment, task.cluster) for task in held_out)
+    assert warm.isdisjoint(f"{task.environment}/{task.cluster}" for task in held_out)
+    counts = {name: Counter((task.environment, task.part) for task in tasks[name]) for name in HELD_OUT}
+    assert all(counts["val.parquet"][f"{words}_words", "test"] == 100 for words in ("plain", "other", "unseen"))
+    assert counts["val_all.parquet"]["other_words", "test"] == counts["val_all.parquet"]["unseen_words", "test"] == 300
+    assert counts["val_all.parquet"]["bfcl", "test"] == 60 and counts["val_dev.parquet"]["bfcl", "dev"] == 8
 
 
 def test_a_file_of_the_users_own_takes_the_place_of_training_tasks_and_stands_beside_held_out_ones(tmp_path, capsys):
@@ -43,7 +52,10 @@ def test_a_file_of_the_users_own_takes_the_place_of_training_tasks_and_stands_be
     copies = [{**entries[number % 20], "id": f"multi_turn_base_{5000 + number}"} for number in range(180)]
     file = write(tmp_path, [*copies, *entries[20:]], "made.json")
     assert main(["--out", str(tmp_path / "data"), "--laptop", "--json", str(file)]) == 0
-    rows = {name: pq.read_table(tmp_path / "data" / name).num_rows for name in (WARM_START, *OWN)}
-    assert rows == {WARM_START: 20, **OWN}
+    rows = {
+        name: pq.read_table(tmp_path / "data" / name).num_rows
+        for name in (WARM_START, *(f"{stage}.parquet" for stage in OWN))
+    }
+    assert [*rows.values()] == [20, *OWN.values()]
     held_out = pq.read_table(tmp_path / "data" / "val.parquet").to_pylist()
-    assert Counter(row["extra_info"]["environment"] for row in held_out) == {"made": 6, "bfcl": 30}
+    assert Counter(row["extra_info"]["environment"] for row in held_out) == {"made": 6, "bfcl": 16}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from interaction import StopReason
 from recipe.settings import CONFIG_DIR
-from rewards import all_or_nothing, metrics
+from rewards import all_or_nothing, dense, metrics
 from rewards import format as format_reward
 from rewards import progress as progress_reward
 from rewards.metrics import METRIC_KEYS, STOP_REASONS, episode_metrics
@@ -126,7 +126,7 @@ def test_metrics_count_what_happened_under_the_same_keys_as_floats():
     assert (counts["format_rate"], counts["call_success_rate"]) == (3 / 4, 1 / 2)
     assert (counts["turns"], counts["steps"], counts["calls"]) == (2.0, 4.0, 2.0)
     assert (counts["acc"], counts["acc_official"], counts["stop/max_steps"]) == (0.0, 0.0, 1.0)
-    for reward, record in product((format_reward, progress_reward, all_or_nothing), (episode(), episode(PASS))):
+    for reward, record in product((format_reward, progress_reward, dense, all_or_nothing), (episode(), episode(PASS))):
         scores = reward.compute_score("bfcl", "", None, {"episode": record}, extra=1)
         assert tuple(scores) == ("score", *METRIC_KEYS)
         assert all(type(value) is float for value in scores.values())
@@ -145,10 +145,10 @@ def test_a_price_is_paid_for_each_call_beyond_the_number_that_gold_makes_in_its_
         ([wrong, none], 1, 0.0),
         ([PASS, PASS], 0, 1.0),
     ):
-        scores = progress_reward.compute_score("bfcl", "", [], {"episode": episode(*turns)}, price=0.1)
+        scores = dense.compute_score("bfcl", "", [], {"episode": episode(*turns)}, partial=0)
         assert (scores["surplus"], scores["score"]) == (surplus, pytest.approx(paid))
     with pytest.raises(ValueError, match="price=2; expected 0 to 1"):
-        progress_reward.compute_score("bfcl", "", [], {"episode": episode(PASS)}, price=2)
+        dense.compute_score("bfcl", "", [], {"episode": episode(PASS)}, price=2)
 
 
 def test_a_failed_turn_is_paid_for_the_functions_and_calls_of_gold_that_it_has_and_a_solved_one_no_more_than_before():
@@ -164,9 +164,9 @@ def test_a_failed_turn_is_paid_for_the_functions_and_calls_of_gold_that_it_has_a
         ([[ok("cd", folder="x")], ANSWER], {"has_gold": False, "gold_calls": 0, "gold_functions": []}, 0.0),
     ):
         failed = episode(turn(*messages) | {"facts": facts}, PASS)
-        scores = progress_reward.compute_score("bfcl", "", [], {"episode": failed}, partial=0.3)
+        scores = dense.compute_score("bfcl", "", [], {"episode": failed}, price=0)
         assert scores["score"] == pytest.approx(scores["progress"] + 0.3 * share / 2), messages
-    assert progress_reward.compute_score("bfcl", "", [], {"episode": episode(PASS, PASS)}, partial=0.3)["score"] == 1.0
+    assert score(dense, episode(PASS, PASS)) == 1.0
 
 
 def test_the_stop_reasons_are_those_of_the_conversation():
