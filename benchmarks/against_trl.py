@@ -173,7 +173,7 @@ def solved(side: str, step: int, given: argparse.Namespace) -> dict[str, float]:
         --protocol python_calls --docs signature --max-tokens {REPLY} --limit {given.limit}"""
     with open(given.out / "held_out.log", "a") as log:
         subprocess.run([sys.executable, *words.split()], check=True, stdout=log, stderr=log)
-    return {one.task_id: episode_metrics(one.to_dict())["acc"] for one in read_episodes(out / "episodes.jsonl")[0]}
+    return {one.task_id: episode_metrics(one.to_dict())["acc"] for _, one in read_episodes(out / "episodes.jsonl")[0]}
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from typing import Any
 from tqdm import tqdm
 
 from interaction.endpoint import Endpoint, EndpointRefusal
-from interaction.environment import DEFAULT, judge_of, known, load_tasks, source_of
+from interaction.environment import judge_of, known, load_tasks, source_of
 from interaction.masked import masked_text
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
@@ -39,7 +39,7 @@ from recipe.evaluation.play import play_all, play_episode
 from recipe.evaluation.results import Judged, cost_of, results, text
 from recipe.evaluation.search import search_episode
 from recipe.evaluation.server import ServerError, context_note
-from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, read_episodes
+from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_lines, read_episodes
 from recipe.files import PreflightError, write_atomic
 from recipe.processes import Interruptible
 from recipe.stage import choosing
@@ -95,7 +95,7 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
         lost: list[dict[str, Any]] = []
         if len(store.episodes()) < tasks:  # a server is not started for nothing
             lost = _play(given, vllm_flags, settings, store)
-        judged = _judged(list(store.episodes().values()))
+        judged = _judged(list(finished_lines(store.path).values()))
         cost = cost_of([store.path])
     chosen = [item for folder in (given.model, given.adapter) if folder for item in choosing.of_model(folder)]
     note = "\n\n".join(filter(None, [choosing.note(chosen, settings.split), otherwise]))
@@ -118,8 +118,8 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
         found = [source] if source.is_file() else sorted(source.glob("**/rollouts/*/*.jsonl"))
         paths += found or sorted(source.glob(f"**/{EPISODES}"))
     read = [read_episodes(path) for path in paths]
-    stored, skipped = [record for records, _ in read for record in records], sum(number for _, number in read)
-    records = [one for one in stored if one.environment in known() and one.task_id in load_tasks(one.environment)]
+    stored, skipped = [item for items, _ in read for item in items], sum(number for _, number in read)
+    records = [(at, it) for at, it in stored if it.environment in known() and it.task_id in load_tasks(it.environment)]
     print(f"{len(records)} episodes in {len(paths)} files; {skipped} lines are no record of this version")
     if left_out := len(stored) - len(records):
         print(f"NOTE {left_out} episodes are left out: their tasks are not known here (--environment FILE)")
@@ -130,8 +130,8 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
         )
     chosen = [item for source in sources if source.is_dir() for item in choosing.of_run(source)]
     judged = results(_judged(records), [], None, cost_of(paths))
-    environments = {record.environment for record in records} - {DEFAULT}
-    made_from = {key: value for name in environments for key, value in source_of(name).items()}
+    origins = {name: source_of(name) for name in sorted({record.environment for _, record in records})}
+    made_from = origins if len(origins) > 1 else next(iter(origins.values()))
     return _report(judged | {"note": choosing.sentence(chosen), "source": made_from}, out)
 
 
@@ -148,17 +148,16 @@ def _report(found: dict[str, Any], folder: Path | None) -> int:
     return DISAGREE_STATUS if found["verdicts"] and found["verdicts"]["disagree_without_listed_difference"] else 0
 
 
-def _judged(records: Sequence[EpisodeRecord]) -> list[Judged]:
+def _judged(lines: Sequence[tuple[dict[str, Any], EpisodeRecord]]) -> list[Judged]:
     """The episodes with the verdict of their environment's source, where that has a checker of its own."""
     judged = []
     for name in known():
-        own = [record for record in records if record.environment == name]
+        own = [(record, line.get("part")) for line, record in lines if record.environment == name]
+        verdicts: Iterable[Any] = [None] * len(own)
         if own and (judge := judge_of(name)) is not None:
-            pairs = zip(own, judge(own), strict=True)
-            verdicts = tqdm(pairs, f"{name.upper()}'s checker", len(own), unit="episode", mininterval=1)
-            judged += [Judged(record, verdict) for record, verdict in verdicts]
-        else:
-            judged += [Judged(record, None) for record in own]
+            checked = judge([record for record, _ in own])
+            verdicts = tqdm(checked, f"{name.upper()}'s checker", len(own), unit="episode", mininterval=1)
+        judged += [Judged(record, verdict, part) for (record, part), verdict in zip(own, verdicts, strict=True)]
     return judged
 
 

@@ -89,7 +89,7 @@ async def play_all(
         for number in range(1, ATTEMPTS + 1):
             try:
                 line = {"attempts": number, **await play(endpoint, settings, item[0], user)}
-                return store.add({"task_id": item[0].id, "sample": item[1], **line})
+                return store.add({"task_id": item[0].id, "sample": item[1], "part": item[0].part, **line})
             except EndpointFault as error:
                 fault = str(error)
             except (ToolUnavailable, UserFault) as error:

@@ -4,7 +4,7 @@ Progress, accuracies and rates are those of `rewards.metrics`, computed from the
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -19,7 +19,7 @@ from recipe.files import aligned
 from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
 
 RATES = ("format_rate", "call_success_rate", "turns", "steps", "calls")
-ACCURACIES = ("acc", "acc_official")
+ACCURACIES = ("acc_official", "acc")
 PASS = {"pass_at_k": ("pass@", pass_at_k), "pass_all_k": ("pass^", pass_all_k)}
 """With several samples of a task: that one of k passes, and that all do."""
 
@@ -31,6 +31,8 @@ class Judged:
     record: EpisodeRecord
     official: Any
     """What the source says: `valid`, `reason` and the listed `differences` that apply; None where it is not asked."""
+    part: str | None = None
+    """On which side of the split it was played with the task stands; None where that is not stored."""
 
     @property
     def task(self) -> Task:
@@ -62,7 +64,7 @@ def results(
 
     Args:
         lost: as `recipe.evaluation.play.play_all` returns it.
-        samples: wanted of each task; None for episodes of a training run, which have neither pass@k nor BFCL's score.
+        samples: wanted of each task; None for episodes of a training run, which have neither pass@k nor a score.
         cost: as `cost_of`. Episodes that a search found have no score of BFCL's.
         by_bfcl: whether they were played by BFCL's own rules.
     """
@@ -75,8 +77,9 @@ def results(
         category if names[category] < 2 else f"{name}/{category}": _group(items, samples)
         for (name, category), items in groups.items()
     }
-    parts = {part: [item for item in episodes if item.task.part == part] for part in ("dev", "test")}
+    parts = {part: [item for item in episodes if item.part == part] for part in ("dev", "test")}
     official = samples and by_bfcl and not searched and [*environments] == ["bfcl"] and len(groups) == len(known)
+    every = official and not lost and len({item.key for item in episodes if item.official}) == known.total()
     whole = {  # of episodes that were not chosen as an evaluation, only categories all of whose tasks are there
         kind: items for kind, items in groups.items() if samples or len({item.key for item in items}) == known[kind]
     }
@@ -84,8 +87,10 @@ def results(
         "categories": categories,
         "overall": _group(episodes, samples) if episodes else None,
         "parts": {part: _group(items, samples) for part, items in parts.items()} if all(parts.values()) else {},
-        # BFCL's own "Multi Turn" column: the four categories count the same, whatever number of tasks each has here.
+        # The four categories count the same, whatever number of tasks each has here.
         "multi_turn_official": fmean(one["acc_official"]["mean"] for one in categories.values()) if official else None,
+        # BFCL's own "Multi Turn" column: of all its tasks, by its own checker.
+        "multi_turn_bfcl": fmean(one["acc_bfcl"]["mean"] for one in categories.values()) if every else None,
         "leaderboard": None if searched else _leaderboard(environments, whole),
         "cost": cost,
         "lost": list(lost),
@@ -117,9 +122,7 @@ def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     if asked := [(item.official, cluster) for item, cluster in zip(items, clusters, strict=True) if item.official]:
         estimated["acc_bfcl"] = [float(bool(verdict.valid)) for verdict, _ in asked], [cluster for _, cluster in asked]
     found: dict[str, Any] = {"episodes": len(items), "tasks": len({item.key for item in items})}
-    for name, (values, among) in estimated.items():
-        low, high = interval(values, among, bounds=SHARE) or (None, None)
-        found[name] = {"mean": fmean(values), "low": low, "high": high}
+    found |= {name: _estimate(values, among) for name, (values, among) in estimated.items()}
     found["call_rate"] = fmean(episode["calls"] > 0 for episode in metrics)
     found |= {name: fmean(episode[name] for episode in metrics) for name in RATES}
     found["stop"] = {reason: fmean(episode[f"stop/{reason}"] for episode in metrics) for reason in STOP_REASONS}
@@ -131,14 +134,20 @@ def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     return found
 
 
-def _pass(items: Sequence[Judged], values: Sequence[float], samples: int, estimate: Any) -> dict[str, float]:
-    """Mean of an estimate over the tasks that have all samples, the same for each k: 1 to 4, 8, 16, ..., and all."""
-    tasks: dict[tuple[str, str], list[float]] = defaultdict(list)
+def _estimate(values: Sequence[float], clusters: Iterable[Hashable]) -> dict[str, float | None]:
+    low, high = interval(values, clusters, bounds=SHARE) or (None, None)
+    return {"mean": fmean(values), "low": low, "high": high}
+
+
+def _pass(items: Sequence[Judged], values: Sequence[float], samples: int, estimate: Any) -> dict[str, Any]:
+    """An estimate over the tasks that have all samples, the same for each k: 1 to 4, 8, 16, ..., and all."""
+    tasks: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for item, value in zip(items, values, strict=True):
-        tasks[item.key].append(value)
-    whole = [passed for passed in tasks.values() if len(passed) >= samples]
+        tasks[item.record.environment, item.task.cluster, item.record.task_id].append(value)
+    whole = {key: passed for key, passed in tasks.items() if len(passed) >= samples}
     ks = sorted(k for k in {3, samples, *(2**power for power in range(samples.bit_length()))} if k <= samples)
-    return {str(k): fmean(estimate(len(passed), int(sum(passed)), k) for passed in whole) for k in ks if whole}
+    chances = {k: [estimate(len(passed), int(sum(passed)), k) for passed in whole.values()] for k in ks if whole}
+    return {str(k): _estimate(found, [key[:2] for key in whole]) for k, found in chances.items()}
 
 
 def agreement(episodes: Sequence[Judged]) -> dict[str, Any] | None:
@@ -213,13 +222,15 @@ def text(found: Mapping[str, Any]) -> str:
         parts += [_accuracy_table(rows), _stop_table(rows)]
         if found["cost"]:
             parts.append(fill(found["cost"]["text"], 120))
-        parts += [_pass_table(rows, key) for key in PASS if key in overall]
+        parts += [_pass_table(rows, key, name) for name in ACCURACIES for key in PASS if key in overall]
         if (score := found["multi_turn_official"]) is not None:
-            parts.append(f"BFCL's multi-turn score, the mean of the four categories: {score:.3f}")
+            parts.append(f"acc_official, mean of the four categories over {overall['tasks']} tasks: {score:.3f}")
+        if (score := found["multi_turn_bfcl"]) is not None:
+            parts.append(f"BFCL's multi-turn score, by its own checker over all its tasks: {score:.3f}")
         if board := found["leaderboard"]:
             averages = "   ".join(f"{name} {value:.3f}" for name, value in board["averages"].items())
             missing = f"\n  not played: {', '.join(board['missing'])}" if board["missing"] else ""
-            parts.append(f"averages as the leaderboard has them, over {board['tasks']} tasks:\n  {averages}{missing}")
+            parts.append(f"means formed as on the leaderboard, over {board['tasks']} tasks:\n  {averages}{missing}")
         if found["verdicts"]:
             parts.append(_agreement_text(found["verdicts"]))
     if found.get("source"):
@@ -233,15 +244,19 @@ def text(found: Mapping[str, Any]) -> str:
 
 def _accuracy_table(rows: Mapping[str, Any]) -> str:
     by_source = ["acc_bfcl"] if all("acc_bfcl" in group for group in rows.values()) else []
-    names = ("progress", *ACCURACIES, *by_source)
+    names = (*ACCURACIES, *by_source, "progress")
     rates = {"called": "call_rate", "format": "format_rate", "calls ok": "call_success_rate"}
     lines = [["category", "tasks", "episodes", *names, *rates, "calls"]]
     for category, group in rows.items():
-        forms = ("{mean:.3f}" + " [{low:.3f}, {high:.3f}]" * (group[name]["low"] is not None) for name in names)
-        means = (form.format(**group[name]) for form, name in zip(forms, names, strict=True))
+        means = (_shown(group[name]) for name in names)
         shares = (f"{group[name]:.3f}" for name in rates.values())
         lines.append([category, str(group["tasks"]), str(group["episodes"]), *means, *shares, f"{group['calls']:.1f}"])
     return aligned(lines)
+
+
+def _shown(estimate: Mapping[str, float | None]) -> str:
+    form = "{mean:.3f}" + " [{low:.3f}, {high:.3f}]" * (estimate["low"] is not None)
+    return form.format(**estimate)
 
 
 def _stop_table(rows: Mapping[str, Any]) -> str:
@@ -250,11 +265,11 @@ def _stop_table(rows: Mapping[str, Any]) -> str:
     return aligned([["how episodes ended", *used], *lines])
 
 
-def _pass_table(rows: Mapping[str, Any], key: str) -> str:
-    columns = [(name, k) for name in ACCURACIES for k in rows["all"][key]["acc"]]
-    lines = [["category", "tasks", *(f"{name} {PASS[key][0]}{k}" for name, k in columns)]]
+def _pass_table(rows: Mapping[str, Any], key: str, name: str) -> str:
+    ks = rows["all"][key][name]
+    lines = [[name, "tasks", *(f"{PASS[key][0]}{k}" for k in ks)]]
     for category, group in rows.items():
-        means = (f"{group[key][name].get(k, float('nan')):.3f}" for name, k in columns)
+        means = (_shown(group[key][name][k]) if k in group[key][name] else "-" for k in ks)
         lines.append([category, f"{group['pass_tasks']} of {group['tasks']}", *means])
     return aligned(lines)
 

@@ -199,7 +199,7 @@ def finished_episodes(path: Path) -> dict[tuple[str, int], EpisodeRecord]:
     return {key: record for key, (_, record) in finished_lines(path).items()}
 
 
-def read_episodes(path: Path) -> tuple[list[EpisodeRecord], int]:
-    """The records in a JSONL file of an evaluation or a training run, and how many whole lines hold none."""
+def read_episodes(path: Path) -> tuple[list[tuple[dict[str, Any], EpisodeRecord]], int]:
+    """Line and record of a JSONL file of an evaluation or a training run, and how many whole lines hold none."""
     found = list(_whole_lines(path))
-    return [item[1] for item in found if item is not None], found.count(None)
+    return [item for item in found if item is not None], found.count(None)

@@ -189,7 +189,11 @@ def test_what_cannot_be_evaluated_writes_nothing(tmp_path, capsys):
 
 def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
     records = [play(task, PROTOCOL, POLICIES["gold"]) for task in load_scenarios("multi_turn_miss_func")[:3]]
-    lines = [json.dumps({"score": 1.0, "episode": record.to_dict()}) for record in records]
+    parts = ("dev", "test", "guard")
+    lines = [
+        json.dumps({"score": 1.0, "part": part, "episode": record.to_dict()})
+        for part, record in zip(parts, records, strict=True)
+    ]
     rollouts = tmp_path / "run" / "stage3_full" / "rollouts" / "train"
     rollouts.mkdir(parents=True)
     old = lines[0].replace(f'"version": {VERSION}', '"version": 0')
@@ -199,3 +203,4 @@ def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert found["categories"]["multi_turn_miss_func"]["acc_bfcl"]["mean"] == 1.0
     assert found["verdicts"]["agree"] == 3 and found["multi_turn_official"] is None and not kept(tmp_path / "out")
+    assert {part: group["tasks"] for part, group in found["parts"].items()} == {"dev": 1, "test": 1}

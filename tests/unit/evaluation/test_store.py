@@ -46,4 +46,5 @@ def test_a_cut_off_line_is_taken_away_and_damaged_lines_cost_no_other(tmp_path: 
     assert [*kept(tmp_path, {**LINE, "sample": 2})] == [*first, ("multi_turn_base_0", 2)]
     path.write_bytes(b"\n".join(DAMAGED) + b"\n" + whole)
     assert kept(tmp_path) == first
-    assert read_episodes(path) == ([*first.values()], len(DAMAGED))
+    records, damaged = read_episodes(path)
+    assert ([record for _, record in records], damaged) == ([*first.values()], len(DAMAGED))
