@@ -84,6 +84,7 @@ class Conversation:
         self._verdicts: Verdicts | None = None
         self._asking: AskUser | None = None
         self._started = False
+        self._messages = 0
         self._busy = RLock()
         self._turns: list[Turn] = []
         self._heard: list[str] = []
@@ -165,7 +166,7 @@ class Conversation:
         words = cut(words.encode("utf-8", "replace").decode("utf-8"), MAX_WORDS)
         self._heard.append(words)
         self._heard_seconds.append(seconds)
-        return self._guarded(lambda environment: self._go_on(environment.hear(words)), (UserFault,))
+        return self._guarded(lambda environment: self._heard_by(environment, words), (UserFault,))
 
     def stop(self, reason: StopReason, fault: str | None = None) -> None:
         """End the episode from outside. The running turn and those not reached do not pass. Does nothing when done."""
@@ -267,9 +268,6 @@ class Conversation:
             self._keep(text, parsed)
             following = environment.answer(parsed.answer)
             turn.ended = TurnEnd.answer
-            if following is not None and self._steps == self.policy.max_steps:
-                environment.cut(StopReason.max_steps)
-                return self._end(StopReason.max_steps)
             return self._go_on(following)
         surplus = max(0, len(parsed.calls) - 1) if self.policy.calls_per_message == "first" else 0
         if surplus:
@@ -287,14 +285,15 @@ class Conversation:
         turn.format_errors += parsed.error is not None
         if turn.format_errors > self.policy.max_format_errors_per_turn:
             return self._cut(environment, StopReason.format_errors)
-        if len(turn.steps) < self.policy.max_steps_per_turn and self._steps != self.policy.max_steps:
+        if len(turn.steps) < self.policy.max_steps_per_turn and not self._used_up:
             return Reply(messages, done=False)
         return self._cut(environment, StopReason.max_steps)
 
     @property
-    def _steps(self) -> int:
-        """The model's messages so far."""
-        return sum(len(turn.steps) for turn in self._turns)
+    def _used_up(self) -> bool:
+        """Whether the episode has had all its messages: the model's, or those of all."""
+        steps, most = sum(len(turn.steps) for turn in self._turns), self.policy.max_messages
+        return steps == self.policy.max_steps or (most is not None and self._messages >= most)
 
     def _run(self, environment: Environment, text: str, parsed: Parsed) -> list[str]:
         """Execute all calls in order. A step whose execution breaks off is recorded with the calls that ran."""
@@ -334,6 +333,7 @@ class Conversation:
     def _keep(
         self, text: str, parsed: Parsed, calls: tuple[CallRecord, ...] = (), facts: dict[str, Any] | None = None
     ) -> None:
+        self._messages += 1 if parsed.answer is not None else 2  # calls are answered, and so is what is malformed
         self._turns[-1].steps.append(
             StepRecord(
                 text=text,
@@ -348,10 +348,19 @@ class Conversation:
 
     # Turns and the end.
 
+    def _heard_by(self, environment: Environment, words: str) -> Reply:
+        following = environment.hear(words)
+        self._messages += 2 * isinstance(following, AskUser)  # a call on the user's device, and its result
+        return self._go_on(following)
+
     def _go_on(self, following: Request | AskUser | None) -> Reply:
         if following is None:
             over = None if self._environment is None else self._environment.over
             return self._end(over or StopReason.completed)
+        self._messages += isinstance(following, Request)
+        if self._used_up and self._environment is not None:
+            self._environment.cut(StopReason.max_steps)
+            return self._end(StopReason.max_steps)
         if isinstance(following, AskUser):
             self._asking = replace(following, task_id=self.task.id, heard=len(self._heard))
             return Reply([], done=False, ask=self._asking)

@@ -20,6 +20,8 @@ class TurnPolicy:
     """The model's messages in one user turn, malformed ones included; BFCL allows 20."""
     max_steps: Annotated[int, Field(ge=1, le=MOST)] | None = None
     """The model's messages in the whole episode (None: no limit but those of its turns); tau allows 30."""
+    max_messages: Annotated[int, Field(ge=1, le=MOST)] | None = None
+    """Messages of model, user and tools in the whole episode, as tau2-bench counts them; it allows 200."""
     calls_per_message: Literal["all", "first"] = "all"
     """Of several calls in one message, run all, or run the first and count the message as malformed."""
     max_format_errors_per_turn: Annotated[int, Field(ge=0, le=MOST)] = 3

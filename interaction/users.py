@@ -14,7 +14,7 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache, partial
 from importlib import import_module
 from ipaddress import ip_address
@@ -286,21 +286,27 @@ def make_user(settings: Mapping[str, Any] | None) -> User | None:
     return user
 
 
-def require_answer(settings: Mapping[str, Any] | None) -> None:
+def require_answer(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Ask a user who may not be there for one word, before anything starts. Not inside a running event loop.
+
+    Returns the settings with their defaults, and the name of the model that has answered.
 
     Raises:
         UserFault: there is none; the message names the setting.
         ValueError: as `make_user`.
     """
-    if not isinstance(user := make_user(settings), EndpointUser):
-        return
+    if settings is None or (user := make_user(settings)) is None:
+        return None
+    found = {"kind": settings["kind"], **asdict(user)}  # type: ignore[call-overload]
+    if not isinstance(user, EndpointUser):
+        return found
     asked = replace(user, attempts=min(user.attempts, PROBE_ATTEMPTS))
 
-    async def ask() -> None:
+    async def ask() -> str | None:
         try:
             await asked.say(AskUser(({"role": "user", "content": "Say hello."},)))
+            return (await asked._line()).endpoint.model
         finally:
             await asked.close()
 
-    asyncio.run(ask())
+    return found | {"model": asyncio.run(ask())}

@@ -1,4 +1,4 @@
-"""Score a model on BFCL's multi-turn tasks: both accuracies with intervals, and BFCL's own verdict beside ours.
+"""Score a model on tasks of BFCL, tau2-bench or your own: both accuracies with intervals, and BFCL's own verdict.
 
     python -m recipe.evaluate --model outputs/default/stage3_full/hf --split val
     python -m recipe.evaluate --model BASE --adapter outputs/default/stage1_format/adapter
@@ -23,6 +23,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
         given.served_name = asyncio.run(only_model())
     settings = settings_of(given)
     settings.require_tasks()
-    require_answer(settings.user)
+    settings = replace(settings, user=require_answer(settings.user))
     search = "" if given.strategy == "plain" else f"-{given.strategy}"
     model = given.adapter or given.model or given.served_name
     name = f"{model}-{settings.environment}-{given.split}{search}"
@@ -100,7 +101,8 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
     chosen = [item for folder in (given.model, given.adapter) if folder for item in choosing.of_model(folder)]
     note = "\n\n".join(filter(None, [choosing.note(chosen, settings.split), otherwise]))
     found = results(judged, lost, settings.samples, cost, settings.by_bfcl())
-    return _report(found | {"note": note, "source": settings.source}, folder)
+    kept = json.loads((folder / "settings.json").read_text("utf-8"))
+    return _report(found | {"note": note, "source": settings.source, "settings": kept}, folder)
 
 
 def _play(given: argparse.Namespace, flags: Sequence[str], settings: Settings, store: Store) -> list[dict[str, Any]]:

@@ -34,7 +34,12 @@ def audit_known() -> Mapping[str, str]:
 
 
 def turn_policy(options: Mapping[str, Any]) -> dict[str, Any]:
-    """How an evaluation plays these tasks: 30 messages an episode; where the prompt has the rule, one call in each."""
+    """How an evaluation plays these tasks: 30 messages an episode; where the prompt has the rule, one call in each.
+
+    tau2-bench's own split is played with its own limit (`DEFAULT_MAX_STEPS`), which counts everybody's messages.
+    """
     only_one = bool(options.get("one_thing_a_message"))
     calls = {"calls_per_message": "first"} if only_one else {}
-    return {"max_steps": 30, "max_steps_per_turn": 30, "max_result_chars": 20_000, **calls}
+    official = {"max_messages": 200, "max_steps_per_turn": 100}
+    limits = official if options.get("split") == "official" else {"max_steps": 30, "max_steps_per_turn": 30}
+    return {**limits, "max_result_chars": 20_000, **calls}

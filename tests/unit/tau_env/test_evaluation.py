@@ -42,5 +42,21 @@ def test_agent_and_user_talk_by_taus_rules_and_faults_of_the_users_server_cost_n
     assert [turn["user"] for turn in solved["turns"]] == ["My phone has no data.", "I do that."]
     settings = json.loads((tmp_path / "settings.json").read_text())
     rules = {"max_steps": 30, "max_steps_per_turn": 30, "max_result_chars": 20_000, "calls_per_message": "first"}
-    assert settings["policy"] == rules and settings["source"] == done.found["source"]
+    assert rules.items() <= settings["policy"].items() and settings == done.found["settings"]
     assert settings["source"]["tau2_data"]["tau2_bench"] == source.RELEASE
+    assert (settings["user"]["model"], settings["user"]["temperature"]) == ("m", 0.7), "neither was given"
+    assert done.found["parts"] == {}, "by size they all train, by the split without a word they do not"
+
+
+def test_the_published_set_ends_after_200_messages_of_everybody_and_samples_of_a_sampling_user_differ(
+    tmp_path: Path,
+) -> None:
+    given = "--environment tau --split official --samples 2 --user kind=endpoint --user model=m --user temperature=0.5"
+    with serving(user) as person:
+        talk = (*given.split(), "--user", f"url={person.url}")
+        done = played(lambda _: PROTOCOL.render_answer("t", ASK), tmp_path, *talk, category="telecom_service", limit=1)
+    assert done.status == 0 and len(done.lines) == 2
+    for episode in (line["episode"] for line in done.lines):
+        said = sum(len(turn["steps"]) for turn in episode["turns"])
+        assert said + 2 * len(episode["heard"]) - len(episode["turns"]) == 200, "a device call has a result"
+        assert (said, episode["stop_reason"], episode["outcome"]["passed"]) == (50, "max_steps", False)
