@@ -83,11 +83,34 @@ def interval(
         there = np.zeros(cells.shape, bool)
         there[cluster, seed] = True
         parts.append(_variance_of_cells(cells, there))
+    return _around(mean, parts, len(cells), bounds)
+
+
+def of_difference(a: np.ndarray, b: np.ndarray, clusters: Iterable[Hashable]) -> Interval | None:
+    """95 % interval for how far the mean share of recipe `b` is above that of `a`, (seeds, tasks) of the same tasks.
+
+    As `interval`: the variance is that over clusters of the differences, plus that over the seeds of each, minus those
+    over their cells. Assumed: all seeds are independent, and a recipe with one seed spreads over seeds as the other
+    does. With one seed each, the interval is over tasks alone. None where the tasks are of one cluster, too.
+    """
+    cluster = _numbered(clusters)
+    cells = [np.stack([np.bincount(cluster, row) for row in one - one.mean()], 1) / one.size for one in (a, b)]
+    if len(cells[0]) == 1:
+        return None
+    parts = [_variance(cells[1].sum(1) - cells[0].sum(1), np.bincount(cluster) / len(cluster))]
+    if several := [one for one in cells if one.shape[1] > 1]:
+        over_seeds = _sum([_variance(one.sum(0), np.full(one.shape[1], 1 / one.shape[1])) for one in several])
+        over_cells = _sum([_variance_of_cells(one, np.ones(one.shape, bool)) for one in several])
+        scale = 1 if len(several) == 2 else 1 + several[0].shape[1]  # of one seed: as often that of a mean over these
+        parts += [(scale * variance, free) for variance, free in (over_seeds, over_cells)]
+    return _around(float(b.mean() - a.mean()), parts, len(cells[0]), CHANGE)
+
+
+def _around(mean: float, parts: list[tuple[float, float]], clusters: int, bounds: Interval | None) -> Interval | None:
     if sum(variance for variance, _ in parts) <= max(parts)[0] * (1 + NOTHING):
         parts = [max(parts)]
-    variance = sum(variance for variance, _ in parts)
-    moved = variance > NOTHING**2
-    quantile = t_quantile(variance**2 / sum(part**2 / free for part, free in parts) if moved else parts[0][1])
+    variance, free = _sum(parts)
+    moved, quantile = variance > NOTHING**2, t_quantile(free)
     if bounds is None:
         return (mean - quantile * sqrt(variance), mean + quantile * sqrt(variance)) if moved else None
     low, width = bounds[0], bounds[1] - bounds[0]
@@ -95,8 +118,15 @@ def interval(
     inside = share * (1 - share) > NOTHING
     if inside and not moved:
         return None
-    trials = share * (1 - share) * width**2 / variance if inside else len(cells)
+    trials = share * (1 - share) * width**2 / variance if inside else clusters
     return tuple(low + width * end for end in wilson(share, trials, quantile))  # type: ignore[return-value]
+
+
+def _sum(parts: list[tuple[float, float]]) -> tuple[float, float]:
+    """Of variances with their degrees of freedom; those of the sum are Satterthwaite's."""
+    variance = sum(part for part, _ in parts)
+    moved = abs(variance) > NOTHING**2
+    return variance, variance**2 / sum(part**2 / free for part, free in parts) if moved else parts[0][1]
 
 
 def _numbered(names: Iterable[Hashable]) -> np.ndarray:

@@ -1,5 +1,5 @@
 """python -m recipe.report RUN_DIR [RUN_DIR ...]
-python -m recipe.report --compare PATH [PATH ...] [--baseline ROW] [--out DIR]"""
+python -m recipe.report --compare PATH [PATH ...] [--baseline ROW | --with PATH [PATH ...]] [--out DIR]"""
 
 import argparse
 from itertools import combinations
@@ -25,18 +25,21 @@ def main() -> None:
     compared = "evaluations and runs, files of votes and folders of them: a table with a row for each"
     add("--compare", "--votes", action="extend", nargs="+", type=Path, default=[], metavar="PATH", help=compared)
     add("--baseline", metavar="ROW", help="with --compare: compare with this row (default: the first)")
+    add("--with", dest="b", nargs="+", type=Path, metavar="PATH", help="seeds of recipe B; those of A follow --compare")
     add("--out", type=Path, default=OUT, metavar="DIR", help="with --compare: for page and CSV (default: %(default)s)")
     given = parser.parse_args()
     try:
         if given.compare:
-            methods = sources.methods([*given.compare, *given.runs])
+            paths = [*given.compare, *given.runs]
+            _require_seeds([*paths, *given.b] if given.b else [])
+            methods = sources.recipes(paths, given.b) if given.b else sources.methods(paths)
             rows = {method.name: method for method in methods}
             if given.baseline not in (None, *rows):
                 parser.error(f"--baseline {given.baseline}: there is no such row; there are {', '.join(rows)}")
             found = Comparison(methods, rows.get(given.baseline, methods[0]))
             written = found.write(given.out)
             print(f"{found.text()}\n\nwritten  {', '.join(map(str, written))}")
-        elif given.runs:
+        elif given.runs and not given.b:
             _report(given.runs)
         else:
             parser.error("give runs such as outputs/default, or --compare PATH")
@@ -48,15 +51,19 @@ def _report(runs: list[Path]) -> None:
     for run in runs:
         if not page.is_run(run):
             raise PreflightError(f"{run} is no run: it has neither a manifest.json nor training metrics")
-    for one, other in combinations(runs, 2):
-        for stage in tables.trained_stages(one):
-            if read_steps(stage) == read_steps(other / stage.name):
-                raise PreflightError(f"{other / stage.name} has the very steps of {stage}: a copy is no second seed")
+    _require_seeds(runs)
     path = page.write(runs[0], tuple(runs[1:]))
     texts = [aligned(rows) for rows in map(tables.loss_rows, runs) if rows]
     if tables.trained_stages(runs[0]) or not texts:
         texts.append(tables.table(runs))
     print("\n\n".join(filter(None, [*texts, validation.table(runs), f"report  {path}"])))
+
+
+def _require_seeds(paths: list[Path]) -> None:
+    for one, other in combinations(paths, 2):
+        for stage in tables.trained_stages(one):
+            if read_steps(stage) == read_steps(other / stage.name):
+                raise PreflightError(f"{other / stage.name} has the very steps of {stage}: a copy is no second seed")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ from statistics import fmean, pstdev
 from textwrap import fill
 from typing import Any, NamedTuple
 
-from recipe.evaluation.intervals import CHANGE, NOTHING, Interval, interval
+import numpy as np
+
+from recipe.evaluation.intervals import SHARE, Interval, interval, of_difference
 from recipe.files import aligned, write_atomic
 from recipe.report.page import render
 
@@ -38,13 +40,15 @@ AVERAGE, ALL = "Average", "all"
 WHAT = (
     "In percent. A vote is worth 1 (Solved), 0.5 (Unsure) or 0 (Unsolved); of an evaluation or a run it is the "
     "environment's verdict on a sample (acc, not acc_official). +- is the population standard deviation over rounds of "
-    "votes or samples, which says nothing about which queries there are. I1 and I2 weigh their subsets by queries, "
+    "votes, samples or seeds, which says nothing about which queries there are. I1 and I2 weigh subsets by queries, "
     "Average weighs them the same; their +- is the mean of the subsets'. called: episodes with at least one call."
 )
 PAIRED = (
     "The same queries under both, each counting the same; the brackets are 95 % over clusters of queries that resemble "
     "each other."
 )
+SEEDS = """ They are over seeds too, taken as independent. In differences, a recipe's single seed is taken to spread as
+those of the other do; with one each, the brackets say nothing about other seeds."""
 
 
 class Query(NamedTuple):
@@ -67,6 +71,8 @@ class Played(NamedTuple):
     """Whether it made a call; None where that is not stored."""
     record: Callable[[], Mapping[str, Any] | None]
     """The record of the whole conversation, read when it is called; None if it is damaged."""
+    official: bool = False
+    """Whether it passed by the verdict of the environment's source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,8 @@ class Method:
     """Those of an evaluation."""
     played: Sequence[Played] = ()
     """The episodes of an evaluation or a stage."""
+    seeds: bool = False
+    """Whether the votes on a query are the results of several seeds of one recipe."""
 
 
 class Figure(NamedTuple):
@@ -104,10 +112,10 @@ class Paired(NamedTuple):
     queries: int
     before: float
     after: float
-    same: bool
-    """Whether each query has the same pass rate under both."""
     interval: Interval | None
     """95 % for the difference; None with fewer than two clusters, or where all of them differ by the same."""
+    means: tuple[Interval | None, Interval | None]
+    """95 % for each of the two pass rates."""
 
 
 def label(subset: str) -> str:
@@ -149,20 +157,21 @@ def compare(method: Method, baseline: Method) -> list[Paired]:
 
     The means of a query's votes are compared.
     """
-    pairs: dict[str, list[tuple[float, float, Hashable]]] = defaultdict(list)
+    pairs: dict[str, list[tuple[Any, Any, Hashable]]] = defaultdict(list)
     for subset in ordered(method.subsets):
         for name, query in method.subsets[subset].items():
             if (other := baseline.subsets.get(subset, {}).get(name)) is not None:
-                pairs[subset].append((fmean(other.votes), fmean(query.votes), query.cluster))
+                pairs[subset].append((other.votes, query.votes, query.cluster))
     if len(pairs) > 1:
         pairs[ALL] = sum(pairs.values(), [])
     found = []
     for subset, pairs_of in pairs.items():
-        before, after, clusters = zip(*pairs_of, strict=True)
-        moves = [new - old for old, new in zip(before, after, strict=True)]
-        means, same = (fmean(before), fmean(after)), all(abs(move) <= NOTHING for move in moves)
-        sure = interval(moves, clusters, bounds=CHANGE)
-        found.append(Paired(method.name, baseline.name, subset, len(moves), *means, same, sure))
+        *both, clusters = zip(*pairs_of, strict=True)
+        rows = zip((baseline, method), both, strict=True)
+        shares = [np.transpose(its if one.seeds else [[fmean(votes)] for votes in its]) for one, its in rows]
+        sure = [interval([*one.flat], clusters * len(one), np.indices(one.shape)[0].flat, SHARE) for one in shares]
+        means = float(shares[0].mean()), float(shares[1].mean()), of_difference(shares[0], shares[1], clusters)
+        found.append(Paired(method.name, baseline.name, subset, len(clusters), *means, (sure[0], sure[1])))
     return found
 
 
@@ -170,9 +179,11 @@ class Comparison:
     """Methods beside a baseline, as text, page and CSV files."""
 
     def __init__(self, methods: Sequence[Method], baseline: Method) -> None:
-        self.methods, self.baseline = methods, baseline
+        self.methods, self.baseline, self.paired = methods, baseline, PAIRED + SEEDS * baseline.seeds
         self.figures = {method.name: figures(method) for method in methods}
-        self.pairs = [pair for method in methods if method is not baseline for pair in compare(method, baseline)]
+        by_verdict = [*zip(methods[1::2], methods[::2], strict=True)] if baseline.seeds else []
+        against = by_verdict or [(method, baseline) for method in methods if method is not baseline]
+        self.pairs = [pair for one, other in against for pair in compare(one, other)]
 
     def table(self) -> list[list[str]]:
         """A head and a row for each method; a column for each subset, those put together, and the call rate."""
@@ -191,15 +202,11 @@ class Comparison:
         """A head and a row for each pair, in percentage points."""
         rows = [["method", "against", "subset", "queries", "pass rates", "difference [95 %]"]]
         for pair in self.pairs:
-            difference = f"{100 * (pair.after - pair.before):+.1f}"
-            if pair.same:
-                difference = f"none: the same on all {pair.queries}"
-            elif pair.interval is None:
-                difference += " (no interval)"
-            else:
-                difference += f" [{100 * pair.interval[0]:+.1f}, {100 * pair.interval[1]:+.1f}]"
+            difference = f"{100 * (pair.after - pair.before):+.1f}{_brackets(pair.interval, '+') or ' (no interval)'}"
             names = [pair.method, pair.baseline, label(pair.subset), str(pair.queries)]
-            rows.append([*names, f"{100 * pair.before:.1f} -> {100 * pair.after:.1f}", difference])
+            ends = zip((pair.before, pair.after), pair.means, strict=True)
+            means = " -> ".join(f"{100 * mean:.1f}{_brackets(sure)}" for mean, sure in ends)
+            rows.append([*names, means, difference])
         return rows
 
     def notes(self) -> list[str]:
@@ -217,32 +224,41 @@ class Comparison:
             if lacks:
                 listed = ", ".join(map(label, lacks))
                 found.append(f"{method.name} has no {listed}, so its Average is over other subsets than another row's")
-            if method is not self.baseline and not any(pair.method == method.name for pair in self.pairs):
+            if method is not self.baseline and not any(method.name in pair[:2] for pair in self.pairs):
                 found.append(f"{method.name} and {self.baseline.name} have no query in common and are not compared")
         return found
 
     def text(self) -> str:
         """The tables for a terminal."""
-        pairs = [aligned(self.differences()), fill(PAIRED, 120)] if self.pairs else []
+        pairs = [aligned(self.differences()), fill(self.paired, 120)] if self.pairs else []
         notes = [fill(f"{note}.", 120) for note in self.notes()]
         return "\n\n".join([aligned(self.table()), fill(WHAT, 120), *pairs, *notes])
 
     def write(self, out: Path) -> list[Path]:
-        """Write pass_rate.html, pass_rate.csv and differences.csv into a folder; returns their paths.
+        """Write pass_rate.html, pass_rate.csv, differences.csv and pass_rate.json into a folder; returns their paths.
 
-        The CSV files have a line for each number, unrounded, as shares.
+        CSV and JSON have a line for each number, unrounded, as shares.
         """
         rates: list[Sequence[object]] = [("method", "subset", "queries", "pass_rate", "standard_deviation")]
         for method, found in self.figures.items():
             rates += [(method, label(name), it.queries, it.mean, it.deviation) for name, it in found.items()]
-        pairs: list[Sequence[object]] = [(*Paired._fields[:-2], "low", "high")]
-        pairs += [(*pair[:-2], *(pair.interval or (None, None))) for pair in self.pairs]
+        ends = [f"{of}{end}" for of in ("", "before_", "after_") for end in ("low", "high")]
+        pairs: list[Sequence[object]] = [(*Paired._fields[:-2], *ends)]
+        for pair in self.pairs:
+            pairs.append((*pair[:-2], *(end for sure in (pair.interval, *pair.means) for end in sure or (None, None))))
         out.mkdir(parents=True, exist_ok=True)
-        write_atomic(out / "pass_rate.html", render("pass_rate.html", found=self, what=WHAT, paired=PAIRED))
-        for name, lines in {"pass_rate.csv": rates, "differences.csv": pairs}.items():
-            with (out / name).open("w", newline="", encoding="utf-8") as file:
+        write_atomic(out / "pass_rate.html", render("pass_rate.html", found=self, what=WHAT, paired=self.paired))
+        tables = {"pass_rate": rates, "differences": pairs}
+        for name, lines in tables.items():
+            with (out / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
                 csv.writer(file, lineterminator="\n").writerows([*map(_as_text, line)] for line in lines)
-        return [out / name for name in ("pass_rate.html", "pass_rate.csv", "differences.csv")]
+        data = {name: [dict(zip(head, row, strict=True)) for row in rows] for name, (head, *rows) in tables.items()}
+        write_atomic(out / "pass_rate.json", json.dumps({**data, "notes": self.notes()}, indent=2) + "\n")
+        return [out / name for name in ("pass_rate.html", "pass_rate.csv", "differences.csv", "pass_rate.json")]
+
+
+def _brackets(sure: Interval | None, sign: str = "") -> str:
+    return "" if sure is None else f" [{100 * sure[0]:{sign}.1f}, {100 * sure[1]:{sign}.1f}]"
 
 
 def _as_text(cell: object) -> object:

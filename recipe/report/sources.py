@@ -14,31 +14,33 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from interaction.environment import known, load_tasks, task_name
+from interaction.environment import ENVIRONMENTS, known, load_tasks, task_name
 from recipe.evaluation.results import cost_of
 from recipe.evaluation.store import EPISODES, finished_episodes
 from recipe.files import Damaged, PreflightError, read_json
-from recipe.report.episodes import read_record, validation_files
+from recipe.report.episodes import read_record
 from recipe.report.pass_rate import Method, Played, Query
 from recipe.report.tables import trained_stages
-from recipe.report.validation import is_guard, reported
-from recipe.stage import choosing
+from recipe.report.validation import GUARD_MARK, columns, is_guard, reported
+from recipe.stage import choosing, state
+from rewards.metrics import passed_official
 from rewards.votes import SOLVED, worth
 
 
 def _method(name: str, played: Sequence[Played], notes: Sequence[str], settings: Any = None) -> Method:
     """Solved is a vote of 1. A task that lacks a sample which others have is left out, and counted."""
     samples = sorted({item.sample for item in played})
-    tasks: dict[tuple[str, str], dict[int, Played]] = defaultdict(dict)
+    tasks: dict[tuple[str, str], dict[int, list[Played]]] = defaultdict(lambda: defaultdict(list))
     for item in played:
-        tasks[item.subset, item.task][item.sample] = item
+        tasks[item.subset, item.task][item.sample].append(item)
     subsets: dict[str, dict[str, Query]] = defaultdict(dict)
     for (subset, task), given in tasks.items():
         if len(given) == len(samples):
-            votes = tuple(float(given[sample].passed) for sample in samples)
-            subsets[subset][task] = Query(votes, given[samples[0]].cluster)
+            votes = tuple(fmean(one.passed for one in given[sample]) for sample in samples)
+            subsets[subset][task] = Query(votes, given[samples[0]][0].cluster)
     lacking = len(tasks) - sum(map(len, subsets.values()))
     notes = [*notes, f"{lacking} of {len(tasks)} tasks lack a sample and are left out"] if lacking else notes
     return Method(name, subsets, tuple(notes), settings, played)
@@ -97,8 +99,9 @@ def read_votes(path: Path) -> dict[str, Query]:
 def episodes(path: Path) -> list[Method] | None:
     """Those of an evaluation's folder, or of each stage of a run; None where the folder is neither."""
     if not (path / EPISODES).is_file():
-        stages = [stage for stage in trained_stages(path) if validation_files(stage)] if path.is_dir() else []
-        return [source for stage in stages for source in _of_stage(path, stage)] or None
+        last = columns(path)
+        stages = [stage for stage in trained_stages(path) if stage.name in last]
+        return [source for stage in stages for source in _of_stage(path, stage, last[stage.name])] or None
     played = []
     for (_, sample), record in finished_episodes(path / EPISODES).items():
         environment = record.environment
@@ -107,7 +110,8 @@ def episodes(path: Path) -> list[Method] | None:
         passed = record.outcome is not None and record.outcome.passed
         names = task_name(environment, record.category), task_name(environment, record.task_id)
         called = any(step.calls for turn in record.turns for step in turn.steps)
-        played.append(Played(*names, sample, cluster, passed, called, record.to_dict))
+        official = passed_official(record.to_dict())
+        played.append(Played(*names, sample, cluster, passed, called, record.to_dict, official))
     spent = cost_of([path / EPISODES])
     notes = [spent["text"]] if spent is not None and spent["strategy"] != "plain" else []
     settings: Mapping[str, Any] = {}
@@ -116,9 +120,8 @@ def episodes(path: Path) -> list[Method] | None:
     return [_method(path.name, played, notes, settings)] if played else []
 
 
-def _of_stage(run: Path, stage: Path) -> list[Method]:
+def _of_stage(run: Path, stage: Path, path: Path) -> list[Method]:
     """Its last validation, and what was played in it for a guard."""
-    path = validation_files(stage)[-1]
     decided = choosing.sentence(choosing.of_run(run))
     note = f"the validation of {stage.name} after step {int(path.stem)}{f'. {decided}' if decided else ''}".rstrip(".")
     played: dict[str, list[Played]] = defaultdict(list)
@@ -130,5 +133,47 @@ def _of_stage(run: Path, stage: Path) -> list[Method]:
         title = f"{run.name}/{stage.name}{', guard' if is_guard(header) else ''}"
         calls = header["reward"].get("calls")
         called = None if calls is None else calls > 0
-        played[title].append(Played(*names, header["session_id"], cluster, passed, called, record))
+        official = header["reward"].get("acc_official", header["reward"].get("acc")) == 1.0
+        played[title].append(Played(*names, header["session_id"], cluster, passed, called, record, official))
     return [_method(title, found, [note]) for title, found in sorted(played.items())]
+
+
+def recipes(a: Sequence[Path], b: Sequence[Path]) -> list[Method]:
+    """Recipes A and B with a vote of each seed, a run's last validation or an evaluation, on the tasks that all have.
+
+    Where the official verdicts are others, the same by these. Raises PreflightError where no task is in all.
+    """
+    tasks, starts, found = dict[Path, set[tuple[str, str]]](), defaultdict[str, list[str]](list), list[Any]()
+    for name, paths in (("A", a), ("B", b)):
+        played, notes, settings = list[Played](), list[str](), defaultdict[str, list[Any]](list)
+        for seed, path in enumerate(dict.fromkeys(paths)):
+            final = [Method("", {}), *(one for one in episodes(path) or () if not one.name.endswith(GUARD_MARK))][-1]
+            counted = [_seed(item, seed) for item in final.played]
+            tasks[path], played = {(item.subset, item.task) for item in counted}, played + counted
+            notes.append(", ".join([str(path), *final.notes]))
+            for key, value in (final.settings or {}).items():
+                settings[key] += [value] * (value not in settings[key])
+            for began in (state.look(stage).began for stage in trained_stages(path)[:1]):
+                if began and began.made:
+                    starts[began.weights or began.model].append(str(path))
+        found.append((name, played, notes, dict(settings) or None))
+    if not (common := set.intersection(*tasks.values())):
+        sizes = ", ".join(f"{path} has {len(those)}" for path, those in tasks.items())
+        raise PreflightError(f"no held-out task is in all of these runs and evaluations: {sizes}")
+    shared = [", ".join(seeds) for seeds in starts.values() if len(seeds) > 1]
+    notes += [f"{seeds} share a warm start; others are covered only where seeds differ in it" for seeds in shared]
+    if left_out := len(set.union(*tasks.values()) - common):
+        notes.append(f"{left_out} tasks that not all seeds have are left out")
+    own, official = list[Method](), list[Method]()
+    for name, played, *said in found:
+        counted = [item for item in played if (item.subset, item.task) in common]
+        judged = [item._replace(passed=item.official) for item in counted]
+        own.append(replace(_method(name, counted, *said), seeds=True))
+        official.append(replace(_method(f"{name}, official", judged, ()), seeds=True))
+    return own if [one.subsets for one in own] == [one.subsets for one in official] else own + official
+
+
+def _seed(item: Played, seed: int) -> Played:
+    """Of a task from a file with the user's first words: in another seed's file the same id may be another task's."""
+    turns = (item.record() or {}).get("turns", []) if item.cluster[0] not in ENVIRONMENTS else []
+    return item._replace(sample=seed, task=" ".join([item.task, *(turn["user"] for turn in turns[:1])]))

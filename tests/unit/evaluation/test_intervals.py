@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from mpmath import betainc
 
+from recipe.evaluation import intervals
 from recipe.evaluation.intervals import CHANGE, SHARE, interval, pass_all_k, pass_at_k, t_quantile, wilson
 
 NEWCOMBE = {(81, 263): (0.2553, 0.3662), (15, 148): (0.0624, 0.1605), (0, 20): (0, 0.1611), (1, 29): (0.0061, 0.1718)}
@@ -88,6 +89,21 @@ def test_about_95_of_100_intervals_hold_the_truth(draw) -> None:
         low, high = interval(values, clusters, seeds, bounds)
         held += low <= truth <= high
     assert 0.925 <= held / runs <= 0.98
+
+
+@pytest.mark.parametrize("seeds", [(3, 3), (1, 3), (4, 2)])
+def test_about_95_of_100_intervals_of_a_difference_hold_it_whatever_the_numbers_of_seeds(seeds) -> None:
+    rng, held, runs, clusters = np.random.default_rng(1), 0, 800, np.repeat(np.arange(50), 4)
+    for _ in range(runs):
+        tasks, a_and_b = rng.uniform(0.25, 0.55, 50)[clusters], []
+        for number, up in zip(seeds, (0.0, 0.05), strict=True):
+            chances = tasks + up + rng.uniform(-0.1, 0.1, 50)[clusters] + rng.normal(0, 0.05, (number, 1))
+            a_and_b.append((rng.random(chances.shape) < chances) * 1.0)
+        low, high = intervals.of_difference(*a_and_b, clusters)
+        held += low <= 0.05 <= high
+    assert 0.915 <= held / runs <= 0.98
+    a, b = (group[:1] for group in a_and_b)
+    assert intervals.of_difference(a, b, clusters) == pytest.approx(interval([*(b - a)[0]], clusters, None, CHANGE))
 
 
 def test_pass_at_k_and_pass_all_k_are_means_over_all_choices_of_k_samples():

@@ -5,16 +5,18 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.phone import write_phone
 from support.runs import a_run, validated
 
 from interaction.environment import load_tasks, named
-from recipe.evaluation.intervals import CHANGE, interval
+from recipe.evaluation.intervals import CHANGE, SHARE, interval, of_difference
 from recipe.report import __main__ as command
 from recipe.report import sources
 from recipe.report.pass_rate import AVERAGE, Figure, Method, Query, compare, figures, together
 from recipe.reward import sample_record
+from recipe.stage import state
 from rewards.votes import SOLVED
 
 WORDS = {"S": "AnswerStatus.Solved", "U": "Unsure", "N": "unsolved"}
@@ -111,9 +113,9 @@ def test_two_methods_are_compared_on_the_queries_that_both_have_by_clusters() ->
     new, old = method("new", clusters=True, **values), method("old", clusters=True, **dict.fromkeys(values, 0.0))
     assert compare(new, old)[0].interval == pytest.approx(interval([1, 1, 0, 0, 1, 0], "aabbcc", bounds=CHANGE))
     (pair,) = compare(method("new", a=0.3, b=0.0), method("old", a=0.1 + 0.2, b=0.0))
-    assert (pair.same, pair.interval) == (True, None)
+    assert pair.interval is None
     (pair,) = compare(method("new", a=1.0, b=1.0), method("old", a=0.5, b=0.5))
-    assert (pair.same, pair.interval) == (False, None), "no interval of no width"
+    assert pair.interval is None, "no interval of no width"
 
 
 VOTES = {"10": "Unsure", "2": "AnswerStatus.Solved", "0": "UNSOLVED"}
@@ -177,3 +179,45 @@ def test_a_run_has_a_row_for_the_last_validation_of_each_stage_and_its_guard(tmp
     assert row.subsets["multi_turn_base"]["multi_turn_base_1"] == Query((1.0,), ("bfcl", "1"))
     assert row.notes == ("the validation of stage2_base after step 2",)
     assert [*guard.subsets["multi_turn_base"]] == ["multi_turn_base_7"]
+
+
+SEEDS = {"a1": "10010", "a2": "11010", "b1": "11110", "b2": "0111", "b3": "11011"}
+"""Of each seed whether it solved task 0, 1, ...; b2 has four tasks."""
+
+
+def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_verdicts(tmp_path: Path, report) -> None:
+    for name, solved in SEEDS.items():
+        run = a_run(tmp_path / name, [ord(name[0]) + 0.1 * int(name[1])] * 2, "stage2_base")
+        tasks = {f"multi_turn_base_{index}": [float(passed)] for index, passed in enumerate(solved)}
+        for step, played in ((1, {}), (2, tasks), (3, {"multi_turn_base_0": [0.0]})):  # step 3 has not been logged
+            validated(run, step, played, stage="stage2_base")
+        validated(run, 2, {"multi_turn_base_9": [1.0]}, part="guard", stage="stage2_base")
+        warm = "x" if name in ("a1", "a2") else name
+        state.update(run / "stage2_base", began=state.Start(model=f"/{warm}", weights=warm, made="y"))
+    a, b = ([tmp_path / name for name in SEEDS if name[0] == recipe] for recipe in "ab")
+    assert report("--compare", *a, "--with", *b)[0] == 0
+    found = json.loads((tmp_path / "out" / "pass_rate.json").read_text())
+    own, official = found["differences"]
+    shares = [np.array([[*map(float, SEEDS[path.name][:4])] for path in paths]) for paths in (a, b)]
+    assert (own["queries"], own["before"], own["after"]) == (4, 0.625, pytest.approx(10 / 12))
+    assert (own["low"], own["high"]) == pytest.approx(of_difference(*shares, "0123"))
+    of_b = interval([*shares[1].flat], "0123" * 3, [0] * 4 + [1] * 4 + [2] * 4, SHARE)
+    assert (own["after_low"], own["after_high"]) == pytest.approx(of_b)
+    assert (official["method"], official["baseline"], official["after"]) == ("B, official", "A, official", 1)
+    notes = "\n".join(found["notes"])
+    assert f"a1, {tmp_path}/a2 share a warm start" in notes and notes.count("share a warm start") == 1
+    assert "1 tasks that not all seeds have are left out" in notes
+    for others, word in (([b[0], a[0]], "no second seed"), ([tmp_path / "votes"], "votes has 0")):
+        status, said = report("--compare", *a, "--with", *others)
+        assert status == 1 and word in said
+
+
+def test_a_task_of_another_seeds_file_is_another_one_though_its_id_is_the_same(tmp_path: Path) -> None:
+    paths = [evaluation(tmp_path / name, {"base_0": [True, False], "base_1": [True] * 2}, "made") for name in "abc"]
+    lines = [json.loads(line) for line in (paths[2] / "episodes.jsonl").read_text().splitlines()]
+    for line in lines[:2]:
+        line["episode"]["turns"][0]["user"] += " Now."
+    (paths[2] / "episodes.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    for others, queries in ((paths[1:2], [(0.5,), (1.0,)]), (paths[1:], [(1.0, 1.0)])):
+        b = sources.recipes(paths[:1], others)[1]
+        assert [query.votes for query in b.subsets["made/base"].values()] == queries, "samples of a seed are one vote"
