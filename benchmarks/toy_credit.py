@@ -142,7 +142,7 @@ def train(name: str, seed: int, updates: int) -> list[float]:
         with torch.no_grad():
             old_values = values_of(critic, episodes)
         columns = {"step_ids": episodes.ids, "turn_ids": episodes.ids}
-        with given(columns | ({"values": old_values} if config.critic.enable else {})):
+        with given(columns | ({"values": old_values} if config.critic.enable else {}), config.algorithm):
             advantages, returns = get_adv_estimator_fn(config.algorithm.adv_estimator)(
                 token_level_rewards=episodes.rewards,
                 response_mask=episodes.mask,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from verl.trainer.ppo import core_algos
@@ -38,14 +39,16 @@ _columns: Mapping[str, Tensor] | None = None
 
 
 @contextmanager
-def given(columns: Mapping[str, Tensor]) -> Iterator[None]:
-    """Within it the registered estimators use these columns."""
+def given(columns: Mapping[str, Tensor], algorithm: Any) -> Iterator[None]:
+    """Within it the registered estimators use these columns; a user's has them as keyword arguments."""
     global _columns
-    _columns = columns
+    _columns, estimate = columns, core_algos.get_adv_estimator_fn(algorithm.adv_estimator)
+    if algorithm.credit.grouped is not None:
+        ADV_ESTIMATOR_REGISTRY[algorithm.adv_estimator] = partial(estimate, **columns)
     try:
         yield
     finally:
-        _columns = None
+        _columns, ADV_ESTIMATOR_REGISTRY[algorithm.adv_estimator] = None, estimate
 
 
 def _inputs(name: str, needed: str) -> Mapping[str, Tensor]:
@@ -53,6 +56,26 @@ def _inputs(name: str, needed: str) -> Mapping[str, Tensor]:
         how = "a critic, the trainer of recipe/training/trainer.py and this recipe's agent loop give them"
         raise RuntimeError(f"algorithm.adv_estimator={name} needs {needed}; {how}")
     return _columns
+
+
+def try_out(config: Any) -> None:
+    """Raises ValueError where no module registers the loss, or a user's estimator gives five rollouts no advantages."""
+    loss, grouped = config.actor_rollout_ref.actor.policy_loss.loss_mode, config.algorithm.credit.grouped
+    if loss not in core_algos.POLICY_LOSS_REGISTRY:
+        raise ValueError(f"no module registers the loss {loss}")
+    if grouped is None:  # the estimator is verl's or ours
+        return
+    index = np.array([*"aabbc"][: 5 - grouped], object)  # only where groups do not count is a rollout left alone
+    ids = torch.tensor([[0, 0, -1, 1, 1, -1]] * len(index))
+    rewards, mask = torch.zeros(ids.shape), (ids >= 0).long()
+    rewards[:, 4] = torch.tensor([1.0, 0.0, 0.5, 0.5, 1.0])[: len(index)]
+    critic = {"values": torch.zeros(ids.shape)} if config.critic.enable else {}
+    with given({"step_ids": ids, "turn_ids": ids, **critic}, config.algorithm):
+        estimate = core_algos.get_adv_estimator_fn(config.algorithm.adv_estimator)
+        found = estimate(token_level_rewards=rewards, response_mask=mask, index=index, config=config.algorithm)
+    shapes = [tuple(one.shape) if torch.isfinite(one).all() else "not finite" for one in found]
+    if shapes != [tuple(ids.shape)] * 2:
+        raise ValueError(f"the estimator returns {shapes}; expected advantages and returns, {tuple(ids.shape)}, finite")
 
 
 def _register(name: str, estimate: Callable[..., tuple[Tensor, Tensor]], *inside: str) -> None:

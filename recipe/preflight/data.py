@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from interaction import get_protocol
+from interaction import boundary, get_protocol
 from interaction.boundary import ToolUnavailable
 from interaction.environment import (
     DEFAULT,
@@ -214,6 +215,15 @@ def user(config: DictConfig) -> Iterator[str]:
         require_answer(settings)
     except UserFault as error:
         yield f"interaction.user: {error}"
+
+
+def own_code(config: DictConfig) -> Iterator[str]:
+    """Estimator and loss that a user's modules register can be trained with. Imports verl where there are such."""
+    if named := os.environ.get("BFCL_EXTERNAL_MODULES"):
+        try:
+            boundary.call(lambda: import_module("recipe.credit.registry").try_out(config), boundary.LOAD_SECONDS)
+        except Exception as error:
+            yield f"VERL_USE_EXTERNAL_MODULES={named}: {boundary.raised(error)}. See docs/algorithms.md."
 
 
 def reward(config: DictConfig, notes: list[str]) -> Iterator[str]:

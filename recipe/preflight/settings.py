@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from interaction import get_protocol
-from recipe.credit import GROUPED
+from recipe.credit import GROUPED, is_grouped
 from recipe.memory import BYTES, known_model, sequence_parts
 from recipe.settings import CONFIG_DIR, as_list
 from recipe.trajectories import FORMS, found, is_offline
@@ -73,13 +73,16 @@ def algorithm(config: DictConfig) -> Iterator[str]:
     name, loss, mean = str(algorithm.adv_estimator), actor.policy_loss.loss_mode, actor.loss_agg_mode
     given, rejection = f"algorithm.adv_estimator={name}", algorithm.rollout_correction.rollout_rs
     registered = os.environ.get("VERL_USE_EXTERNAL_MODULES")  # which may have estimators and losses of their own
-    if name not in (*WITH_CRITIC, *GROUPED, *UNFED, "reinforce_plus_plus") and not registered:
+    own = name not in (*WITH_CRITIC, *GROUPED, *UNFED, "reinforce_plus_plus")
+    if own and registered and not isinstance(algorithm.credit.grouped, bool):
+        yield f"{given}: does it compare the rollouts of a task? Set algorithm.credit.grouped to true or false."
+    if own and not registered:
         yield f"{given} is not known. Choose by algorithm=NAME, or one of {', '.join((*WITH_CRITIC, *GROUPED))}."
     if loss not in LOSSES and not registered:
         yield f"{ACTOR}.policy_loss.loss_mode={loss} is not known. Set one of {', '.join(LOSSES)}."
     if name in UNFED:
         yield f"{given} needs what verl's trainer does not compute for it. Take grpo, rloo or reinforce_plus_plus."
-    if name in GROUPED and rollout.n < 2:
+    if is_grouped(algorithm) and rollout.n < 2:
         yield f"{given} compares the rollouts of a task, and {ROLLOUT}.n={rollout.n}. Set it to 2 or more."
     if name in WITH_CRITIC and config.critic.enable is not True:
         yield f"{given} needs a critic, and critic.enable={config.critic.enable}. Set it to true, or algorithm=tppo."
@@ -251,7 +254,7 @@ def offline(config: DictConfig) -> Iterator[str]:
     ):
         if asked:
             yield f"offline.files: nothing is played. Set {remedy}."
-    if config.algorithm.adv_estimator not in GROUPED and rollout.n != 1:
+    if not is_grouped(config.algorithm) and rollout.n != 1:
         yield f"{ROLLOUT}.n={rollout.n}: with offline.files and this estimator a row is one trajectory. Set it to 1."
     continued = config.actor_rollout_ref.model.lora_adapter_path or (stage.adapter == "continue" and stage.previous)
     if config.offline.old_log_probs == "start" and (continued or correction.bypass_mode or correction.rollout_rs):

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, open_dict
 
-from recipe.credit import GROUPED
+from recipe.credit import is_grouped
 from recipe.stage.starts import check_same_rows
 from recipe.trajectories import MOST_SHOWN, Limits, survey
 
@@ -25,7 +25,7 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes:
     limits = Limits.of(config)
     known = min(settings.vocab_size, len(tokenizer))  # recipe/vocabulary.py: no other id has a log-probability
     result = survey([Path(name) for name in config.data.train_files], limits, tokenizer, known)
-    counts, grouped = result.counts, config.algorithm.adv_estimator in GROUPED
+    counts, grouped = result.counts, is_grouped(config.algorithm)
     if result.mistakes:
         yield f"offline.files: {len(result.mistakes)} mistakes in {counts['read']} trajectories, of which these:"
         yield from result.mistakes[:MOST_SHOWN]

@@ -32,7 +32,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from recipe import reward
-from recipe.credit import GROUPED, registry
+from recipe.credit import is_grouped, registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
 from recipe.preflight.settings import on_policy
 from recipe.stage import choosing
@@ -198,7 +198,7 @@ class Curriculum(PPOTrainer):
     def _with_siblings(self, batch: KVBatchMeta) -> KVBatchMeta:
         """The samples without those that are alone in their group, where groups are compared."""
         self.lone_samples = self.replay_buffer.lone if isinstance(self.replay_buffer, DynamicSampling) else 0
-        if self.config.algorithm.adv_estimator not in GROUPED:
+        if not is_grouped(self.config.algorithm):
             return batch
         rollouts = {key.rsplit("_", 1)[0] for key in batch.keys}  # keys are {uid}_{rollout}_{number of the output}
         size = Counter(rollout.rsplit("_", 1)[0] for rollout in rollouts)
@@ -226,7 +226,7 @@ class Curriculum(PPOTrainer):
         if self._kl_controller:
             names += ["old_log_probs", "ref_log_prob"]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
-        with registry.given(registry.columns_of(data)):
+        with registry.given(registry.columns_of(data), self.config.algorithm):
             updated = super()._compute_advantage(batch, metrics)
         if self._kl_controller:
             estimator = "low_var_kl" if is_offline(self.config) else self.config.algorithm.kl_penalty

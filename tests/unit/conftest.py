@@ -120,7 +120,7 @@ def trainer_for() -> Callable[..., Any]:
                 "data": {"train_batch_size": groups},
                 "actor_rollout_ref": {"rollout": {"n": 4}},
                 "stage": {"max_lost_share": max_lost_share, "resample": {"pool": None}},
-                "algorithm": {"adv_estimator": "grpo"},
+                "algorithm": {"adv_estimator": "mine", "credit": {"grouped": True}},
                 "reward": {"custom_reward_function": {"path": "my_reward.py", "name": "compute_score"}},
             }
         )

@@ -20,6 +20,7 @@ LENGTHS = [50, 10, 200, 20]
 CONFIG = {
     "algorithm": {
         **{"use_kl_in_reward": True, "kl_penalty": "kl", "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0},
+        "credit": {"grouped": None},
         "kl_ctrl": {"type": "adaptive", "kl_coef": 0.3, "target_kl": 6.0, "horizon": 10},
     },
     "actor_rollout_ref": {"rollout": {"n": 2}},

@@ -13,10 +13,11 @@ import pytest
 from omegaconf import OmegaConf
 from support.evaluation import serving
 from support.phone import SAYS, write_phone
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
 from data_prep.__main__ import main as prepare_data
 from recipe import loopback
-from recipe.preflight import data
+from recipe.preflight import data, settings
 
 Row = dict[str, Any]
 
@@ -209,3 +210,29 @@ def test_a_reward_is_tried_and_has_the_metric_by_which_groups_are_compared(confi
         (path := tmp_path / f"{kind}reward.py").write_text(kind + HEAD + "return {'score': 1.0, 'malformed': 0}")
         config, notes = configured("algorithm=dapo", f"reward.custom_reward_function.path={path}"), list[str]()
         assert refusal(data.reward(config, notes)) == "" and config.algorithm.filter_groups.metric == "reward" and notes
+
+
+OWN: list[tuple[Callable[..., Any], str]] = [
+    (lambda token_level_rewards, turn_ids, **_: (token_level_rewards, turn_ids + 0.0), ""),
+    (lambda token_level_rewards, **_: (token_level_rewards, token_level_rewards / 0), "not finite"),
+    (lambda token_level_rewards, **_: (token_level_rewards.sum(1),) * 2, "(5,)"),
+    (lambda token_level_rewards, **_: (token_level_rewards,), "(5, 6)"),
+    (lambda values, **_: (values, values), "values"),
+]
+
+
+def test_an_estimator_of_ones_own_is_declared_and_tried_on_a_small_batch(configured, refusal, monkeypatch) -> None:
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "recipe.external")
+    monkeypatch.setenv("BFCL_EXTERNAL_MODULES", "my_module")
+    config = configured("algorithm.adv_estimator=mine", "actor_rollout_ref.rollout.n=1")
+    for grouped, word in ((None, "algorithm.credit.grouped"), (True, "rollout.n=1"), (False, "")):
+        config.algorithm.credit.grouped = grouped
+        wrong = refusal(settings.algorithm(config))
+        assert word in wrong and bool(word) is bool(wrong), grouped
+    assert "mine" in refusal(data.own_code(config)), "nothing registers it"
+    for estimate, word in OWN:
+        monkeypatch.setitem(ADV_ESTIMATOR_REGISTRY, "mine", estimate)
+        wrong = refusal(data.own_code(config))
+        assert word in wrong and bool(word) is wrong.startswith("VERL_USE_EXTERNAL_MODULES=my_module: "), (word, wrong)
+    config.actor_rollout_ref.actor.policy_loss.loss_mode = "my_loss"
+    assert "my_loss" in refusal(data.own_code(config))
