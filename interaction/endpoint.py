@@ -11,6 +11,7 @@ goes to it holds no control tokens but those of its own template (`interaction.p
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import random
 import re
@@ -22,6 +23,8 @@ from interaction.masked import masked_text
 from interaction.plain_text import generic
 from interaction.protocol import Message
 
+for _client in ("httpx", "httpx2"):  # of openai's library: a line for every request, where a program logs at INFO
+    logging.getLogger(_client).setLevel(logging.WARNING)
 _CONTEXT_FULL = re.compile(
     r"context[ _-]?(length|size|window|limit)|maximum (context|sequence|model)|max_model_len|n_ctx|"
     r"(input|prompt|seq|sequence)[ _-](length|len|tokens)\b|too many (\w+ )?tokens|reduce the (length|number)|"

@@ -43,6 +43,7 @@ TOKEN = "BFCL_LAUNCH"
 """Environment variable that every process of a launch has (`recipe.processes`)."""
 TOKEN_FILE = "launch"
 """In the folder of temporary files: the launch's token."""
+CGROUPS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")  # versions 2 and 1
 
 TRAVELS = re.compile(
     r"(BFCL|VERL|VLLM|NCCL|GLOO|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|CUBLAS|OMP|MKL|MALLOC)_"
@@ -223,8 +224,15 @@ def describe(asked: dict[str, Any]) -> dict[str, Any]:
         },
         "variables": {name: os.environ[name] for name in asked["variables"] if name in os.environ},
         "paths": sizes,
-        "memory": psutil.virtual_memory().total,
+        "memory": memory()[0],
     }
+
+
+def memory() -> tuple[int, int]:
+    """Bytes of memory that this machine has, and has free: at most what the cgroup of a container allows."""
+    there, texts = psutil.virtual_memory(), [path.read_text() for path in CGROUPS if path.is_file()]
+    limits = [int(text) for text in texts if text.strip().isdigit()]
+    return min([there.total, *limits]), min([there.available, *limits])
 
 
 def travelling(environment: Mapping[str, str]) -> dict[str, str]:

@@ -14,11 +14,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
-from recipe.cluster import Answer, ClusterError, ask, describe, secrets
+from recipe.cluster import Answer, ClusterError, ask, describe, memory, secrets
 from recipe.files import PreflightError
 from recipe.memory import (
     cache_line,
@@ -54,10 +53,10 @@ def lacks(config: DictConfig, notes: list[str]) -> Iterator[str]:
         if config.trainer.device == "cuda" and found < wanted:
             beside = f", {playing_devices(config)} of them to play" * bool(playing_devices(config))
             yield f"{wanted} GPUs are asked for{beside}, {found} found. Set trainer.n_gpus_per_node, or hardware=cpu."
-        memory, needed = psutil.virtual_memory(), wanted_memory(config)
-        if memory.total < needed:
-            yield f"this machine has {memory.total / GB:.1f} GB of memory, {needed / GB:.0f} are needed ({MEMORY})."
-        short = f"; only {memory.available / GB:.0f} GB of memory are free just now" * bool(memory.available < needed)
+        (total, available), needed = memory(), wanted_memory(config)
+        if total < needed:
+            yield f"this machine has {total / GB:.1f} GB of memory, {needed / GB:.0f} are needed ({MEMORY})."
+        short = f"; only {available / GB:.0f} GB of memory are free just now" * bool(available < needed)
         notes.append(f"needs about {needed / GB:.0f} GB of memory and {wanted_disk(config) / GB:.0f} GB of disk{short}")
     folder = Path(config.paths.stage).absolute()
     existing = next(path for path in (folder, *folder.parents) if path.exists())

@@ -35,13 +35,15 @@ def except_first(first):
     return lambda messages: first if messages[1]["content"] == FIRST.turns[0].user else GOLD(messages)
 
 
-def test_gold_passes_by_both_verdicts(tmp_path):
+def test_gold_passes_by_both_verdicts(tmp_path, caplog):
+    caplog.set_level("INFO")
     for category in ("base", "miss_func", "miss_param", "long_context"):
         done = played(gold_player(category), tmp_path / category, category=category, limit=6)
         group = done.found["categories"][f"multi_turn_{category}"]
         assert [group[name]["mean"] for name in ("progress", "acc", "acc_official", "acc_bfcl")] == [1.0] * 4, category
         assert done.status == 0 and group["stop"]["completed"] == 1.0
         assert done.found["verdicts"]["agree"] == done.found["verdicts"]["asked"] == 6
+    assert "httpx" not in {record.name[:5] for record in caplog.records}, "no line for every request"
 
 
 FAULTS = [*(429, 500, 503, 408, 0.6, None), *(b"{not json", b"", {"choices": []}, {"error": "busy"}, [])]

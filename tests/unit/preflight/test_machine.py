@@ -22,6 +22,7 @@ def lacks(configured, monkeypatch, tmp_path):
     """What a machine of that size lacks, and the notes."""
 
     def lacks(memory: float, disk: float, *overrides: str, free: float | None = None, gpus: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr(nodes, "CGROUPS", [tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes"])
         sizes = SimpleNamespace(total=memory * GB, available=(memory if free is None else free) * GB)
         monkeypatch.setattr("psutil.virtual_memory", lambda: sizes)
         monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=disk * GB))
@@ -39,6 +40,11 @@ def test_memory_disk_and_gpus_have_to_be_there(lacks, tmp_path):
     wrong, notes = lacks(7, 9, *given, free=5)
     assert wrong == "" and "only 5 GB of memory are free" in notes
     assert "1.0 GB are free on the disk" in lacks(7, 1, *given)[0]
+    for name, limit in (("memory.max", "max"), ("memory.limit_in_bytes", 2**63 - 4096), ("memory.max", 5 * GB)):
+        (tmp_path / name).write_text(f"{limit}\n")
+        wrong, notes = lacks(7, 9, *given)
+        assert ("5.0 GB of memory, 6 are needed" in wrong and "only 5 GB" in notes) is (limit == 5 * GB), limit
+    (tmp_path / "memory.max").unlink()
     gpu = ("hardware=gpu8", "launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
     assert "8 GPUs are asked for, 6 found" in lacks(7, 9, *gpu, gpus=6)[0]
     assert "4 of them to play" in lacks(7, 9, *gpu, "trainer=separate", "trainer.n_gpus_per_node=4", gpus=6)[0]
