@@ -231,8 +231,7 @@ def _run_stage(folder: Path, stage: Stage, progress: Progress, note: Path, stage
     print(f"{stage.folder}: started, log in {watch.log}", flush=True)
     advance(status="running", reason=None)
     try:
-        first = stage.composed.stage.before and not stage.composed.stage.previous
-        code = launch("recipe.train", [*stage.arguments, *["trainer.val_before_train=true"] * first], watch, note)
+        code = launch("recipe.train", stage.arguments, watch, note)
     except KeyboardInterrupt:
         advance(status="interrupted", reason="interrupted")
         raise

@@ -90,7 +90,7 @@ class Run:
             *(sys.executable, "-m", "recipe.curriculum", f"--stages={','.join(names)}"),
             *(f"paths.run={self.folder}/run", f"paths.data={self.folder}/data"),
             f"actor_rollout_ref.model.path={self.model or self.folder / 'model'}",
-            *("stage.warm_start=null", "stage.before=false"),
+            *("stage.warm_start=null", "trainer.val_before_train=false"),
             *(f"{name}:trainer.total_training_steps={steps}" for name, steps in names.items()),
             *SHORT,
             f"trainer.test_freq={1000 if self.hardware == 'tiny' else -1}",  # at the last step, after its checkpoint
