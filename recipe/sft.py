@@ -176,12 +176,12 @@ def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | N
     """Make the tiny policy, where no model is given; what its tokenizer makes of the conversations."""
     from recipe.cpu.tiny_policy import make_tiny_policy
 
-    stage, said, knows = Path(config.paths.stage), None, config.stage.get("tiny_knows", "bfcl")
+    stage, said = Path(config.paths.stage), None
     config.model.path = str(stage / "untrained")
-    if sides and knows != "bfcl":
+    if sides and config.stage.get("tiny_knows") == "lines":
         said = folder_of(config) / "train.parquet"
         write_side(sides.train, said)
-    parameters = make_tiny_policy(Path(config.model.path), conversations=said, names=knows == "names")
+    parameters = make_tiny_policy(Path(config.model.path), conversations=said)
     print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
     return arrange(sides, config) if sides else None
 

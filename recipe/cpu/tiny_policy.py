@@ -28,18 +28,15 @@ TURN_TAGS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 LINE = r"\\n|[\n,|]"
 """What ends a piece of text that can be one token: a line, written out or in JSON, or an item of a list."""
 VOCABULARY = 2048
-SMALL = 640
-"""Tokens of a vocabulary for names: they are copied piece by piece, and pieces are few enough to learn that soon."""
 CONTEXT = 2048
 
 
-def make_tokenizer(texts: list[str], lines: bool = False, names: bool = False) -> Any:
+def make_tokenizer(texts: list[str], lines: bool = False) -> Any:
     """A `PreTrainedTokenizerFast` of at most `VOCABULARY` tokens, trained on `texts`.
 
     Args:
         lines: whole lines become tokens where they are frequent, as those of a phone that says one of twenty things:
             a conversation is a fifth as long, and what is said at once is learned at once.
-        names: spaces, punctuation and digits stand alone: a name has the same tokens in a request and in a call.
     """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -47,14 +44,10 @@ def make_tokenizer(texts: list[str], lines: bool = False, names: bool = False) -
     tokenizer = Tokenizer(models.BPE())
     bytewise = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not lines)
     at_lines = pre_tokenizers.Split(Regex(LINE), "merged_with_previous")
-    before = [at_lines] * lines
-    if names:
-        before = [pre_tokenizers.Split(" ", "isolated"), pre_tokenizers.Punctuation("isolated")]
-        before.append(pre_tokenizers.Digits(individual_digits=True))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*before, bytewise]) if before else bytewise
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([at_lines, bytewise]) if lines else bytewise
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=(SMALL if names else VOCABULARY) - len(TAGS),
+        vocab_size=VOCABULARY - len(TAGS),
         special_tokens=list(TURN_TAGS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -68,12 +61,11 @@ def make_tokenizer(texts: list[str], lines: bool = False, names: bool = False) -
     return fast
 
 
-def make_tiny_policy(folder: Path, conversations: Path | None = None, names: bool = False) -> int:
+def make_tiny_policy(folder: Path, conversations: Path | None = None) -> int:
     """Write tokenizer and random weights as a Hugging Face folder; returns the number of parameters.
 
     Args:
         conversations: a parquet file of them, whose lines the tokenizer is to know; without it, it is BFCL's.
-        names: it is to copy names from these conversations, and not to know their lines.
     """
     import pyarrow.parquet as parquet
     import torch
@@ -86,7 +78,7 @@ def make_tiny_policy(folder: Path, conversations: Path | None = None, names: boo
     else:
         talks = parquet.read_table(conversations, columns=["messages"])["messages"].to_pylist()
     texts = [message["content"] for talk in talks for message in talk]
-    tokenizer = make_tokenizer(texts, lines=conversations is not None and not names, names=names)
+    tokenizer = make_tokenizer(texts, lines=conversations is not None)
     torch.manual_seed(0)
     shape = {
         "vocab_size": len(tokenizer),
@@ -94,7 +86,7 @@ def make_tiny_policy(folder: Path, conversations: Path | None = None, names: boo
         "intermediate_size": 384,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
-        "num_key_value_heads": 4 if names else 2,
+        "num_key_value_heads": 2,
         "max_position_embeddings": CONTEXT,
         "tie_word_embeddings": True,
         "bos_token_id": None,
