@@ -1,7 +1,6 @@
 """How much memory a run takes on a GPU, on the host and on the disk, from configurations alone: docs/hardware.md.
 
     python -m recipe.memory MODEL [--config-name stage3] [--card GB] [Hydra overrides]
-    python -m recipe.memory --fits                  # which models fit which cards, and with which values
 
 MODEL is a model folder, a config.json, or one of the models in recipe/config/models.json. The exit status is 1 where
 the run does not fit. Nothing here imports torch.
@@ -464,46 +463,14 @@ def compose_stage(name: str, overrides: Sequence[str]) -> DictConfig:
     return compose(name, [*overrides, *profile])
 
 
-def fits_table(stage: str) -> str:
-    """Markdown tables for 8 GPUs and for one, from the profile gpu8: what has to change; conversations of full length
-    that the caches of a card hold; GB of the host."""
-    lines, cards = [], (24, 40, 80, 141)
-    for gpus in (8, 1):
-        config = compose_stage(stage, [f"trainer.n_gpus_per_node={gpus}"])
-        processes = compose_stage(stage, [f"hardware=gpu{gpus}"]).launcher.needs.memory_gb
-        heads = "".join(f" {card} GB |" for card in cards)
-        lines += ["", f"| {gpus} GPU{'s' * (gpus > 1)} | |{heads}", "|---|---|" + "---|" * len(cards)]
-        models = map(load_architecture, ("qwen2.5-1.5b", "qwen3-4b", "qwen2.5-7b", "qwen3-8b"))
-        for model, (training, rank) in product(models, (("full", 0), ("LoRA", 32))):
-            row = f"| {model.name} | {training} |"
-            for start in (read_settings(config, nominal_bytes(card)) for card in cards):
-                start = replace(start, lora_rank=rank, reference=start.reference and not rank)
-                if (found := advise(model, start)) is None:
-                    row += " no |"
-                    continue
-                changes = overrides(start, found, config.data.max_prompt_length)
-                said = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in changes.items()) or "as it is"
-                at_once = int(cache_tokens(model, found) // found.longest) / found.tensor_parallel
-                host = processes + sum(host_parts(model, found).values()) / GB
-                row += f" {said}; {at_once:g}; {host:.0f} |"
-            lines.append(row)
-    return "\n".join(lines[1:])
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     parser = argparse.ArgumentParser("python -m recipe.memory", description="Estimate a run's memory on GPUs.")
-    parser.add_argument("model", nargs="?", help=f"folder, config.json, or one of {', '.join(SHIPPED)}")
-    parser.add_argument("overrides", nargs="*", help="Hydra overrides, as recipe.train takes them")
+    parser.add_argument("model", metavar="MODEL", help=f"folder, config.json, or one of {', '.join(SHIPPED)}")
+    parser.add_argument("overrides", nargs="*", default=[], help="Hydra overrides, as recipe.train takes them")
     parser.add_argument("--config-name", default="stage3", help="the stage; default: stage3, the longest")
     parser.add_argument("--card", type=float, metavar="GB", help="size of a GPU; default: nvidia-smi, else the profile")
-    parser.add_argument("--fits", action="store_true", help="a table over models and cards instead")
     chosen = parser.parse_intermixed_args(arguments)
-    if chosen.fits:
-        print(fits_table(chosen.config_name))
-        return 0
-    if not chosen.model:
-        parser.error("name a MODEL, or ask for --fits")
     try:
         model = load_architecture(chosen.model)
         config = compose_stage(chosen.config_name, chosen.overrides)
