@@ -9,10 +9,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from data_prep.rows import SFT_SCHEMA, write_table
 from interaction.plain_text import PlainText
 from interaction.protocol import Message
-from recipe.files import Damaged, PreflightError, check_manifest, data_command, one_line, shown, write_atomic
+from recipe.files import Damaged, PreflightError, check_manifest, one_line, shown, write_atomic
 from recipe.preflight.model import load_tokenizer
 from recipe.settings import as_list
 
@@ -79,7 +78,7 @@ class Sides:
 
 def read_sides(config: DictConfig) -> Sides:
     """All conversations of `data.train_files` and `data.val_files`. None is in both."""
-    data, command = config.data, partial(data_command, config)
+    data = config.data
     if data.val_share is not None and data.val_files:
         raise PreflightError("data.val_share: with data.val_files set it to null.")
     if data.use_dynamic_bsz and data.max_length > data.max_token_len_per_gpu:
@@ -89,8 +88,8 @@ def read_sides(config: DictConfig) -> Sides:
         )
     if OmegaConf.select(data, "custom_cls.path"):
         raise PreflightError("data.custom_cls: conversations are read by this project. Set data.custom_cls.path=null.")
-    train = read_conversations(as_list(data.train_files), command)
-    val = read_conversations(as_list(data.val_files), command, "val_files") if data.val_files else []
+    train = read_conversations(as_list(data.train_files))
+    val = read_conversations(as_list(data.val_files), "val_files") if data.val_files else []
     if both := on_both(train, val):
         raise PreflightError(
             f"{len(both)} of the {len(val)} conversations of data.val_files are also in data.train_files, or of the "
@@ -99,17 +98,15 @@ def read_sides(config: DictConfig) -> Sides:
     return Sides(train, val)
 
 
-def read_conversations(
-    names: Sequence[str], command: Callable[[str], str], key: str = "train_files"
-) -> list[Conversation]:
-    """All conversations of files of one side, which `command` makes.
+def read_conversations(names: Sequence[str], key: str = "train_files") -> list[Conversation]:
+    """All conversations of files of one side.
 
     Prints what is wrong with them, and raises PreflightError.
     """
     found, mistakes, not_read = list[Conversation](), list[str](), 0
     for name in names:
         path = Path(os.path.expanduser(name))
-        made = f"Make it again with `{command(name)}`" if name.endswith(".parquet") else "Mend it"
+        made = "Make it (docs/train.md#data-files)" if name.endswith(".parquet") else "Mend it"
         try:
             if path.suffix not in (".jsonl", ".parquet"):
                 raise Damaged("expected .jsonl or .parquet")

@@ -9,19 +9,15 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from shlex import quote
 from typing import Any, Generic, TypeVar
 
-from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from interaction.environment import ENVIRONMENTS
 from interaction.masked import masked_text
 
 T = TypeVar("T")
@@ -207,41 +203,6 @@ class Appended:
             with suppress(OSError):
                 self._file.truncate(end)
             raise
-
-
-PROFILES = Path(__file__).parent / "config" / "hardware"
-
-
-def data_command(config: DictConfig, file: str) -> str:
-    """The command that makes a file of data: that of the manifest beside it, else what its name and the profile say."""
-    path, folder = Path(file), quote(str(Path(file).parent))
-    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-        manifest = json.loads(path.with_name("manifest.json").read_text(encoding="utf-8"))
-        if path.name in manifest["files"] and manifest["command"].startswith("python -m data_prep "):
-            return f".venv/bin/{one_line(manifest['command'], 1000).replace('DIR', folder)}"
-    own = OmegaConf.select(config, "interaction.environments") or {}
-    name = re.sub(r"_(train|val|sft)$", "", path.stem)
-    options = " --environment FILE"
-    if name == "mixture":
-        options = " --mixture NAME=WEIGHT ..."
-    elif name in own:
-        options = f" --environment {quote(str(own[name]))}"
-    elif name.partition("_")[0] == "tau":
-        if "interaction" not in config:
-            return "bash run_all.sh --curriculum tau"
-        settings = OmegaConf.select(config, "interaction.train.environments.tau") or {}
-        options = "".join([" --environment tau", *(f" --option {key}={value}" for key, value in settings.items())])
-    elif name in ENVIRONMENTS:
-        options = f" --environment {name}"
-    elif re.fullmatch(r"stage\d_\w+|val|val_all|val_dev|sft_all", path.stem):
-        options = " --laptop" + (f" --environment {quote(str(*own.values()))}" if len(own) == 1 else "")
-    elif re.fullmatch(r"tiny_\w+", path.stem):
-        options = " --tiny"
-    elif re.fullmatch(r"bfcl_train_base|train_format_75|sft_train", path.stem):
-        options = ""
-    if "interaction" not in config and not (PROFILES / f"{path.parent.name}.yaml").is_file():
-        options += " ..."  # a warm start's configuration does not say whose tasks a folder of one's own has
-    return f".venv/bin/python -m data_prep{options} --out {folder}"
 
 
 def check_manifest(path: Path) -> None:

@@ -36,7 +36,7 @@ from interaction.protocol import Message
 from interaction.token_rewards import check_step_scores, steps_of
 from interaction.users import EndpointUser, Replay, UserFault, make_user, require_answer
 from recipe import loopback
-from recipe.files import Damaged, PreflightError, check_manifest, data_command
+from recipe.files import Damaged, PreflightError, check_manifest
 from recipe.reward import SCORE, tried
 from recipe.settings import as_list
 from recipe.stage import choosing
@@ -169,8 +169,8 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
                     if reason := fault(row):
                         raise Damaged(f"{name}, row {place}: {reason}")
             except Damaged as error:
-                made = f"{data_command(config, name)} --protocol {protocol.name} --docs {config.interaction.docs}"
-                wrong.append(f"{key}: {error}. Make it with `{made}`, or set {key}.")
+                made = f"--protocol {protocol.name} --docs {config.interaction.docs} (docs/train.md#data-files)"
+                wrong.append(f"{key}: {error}. Make it with {made}, or set {key}.")
             else:
                 played += found
         yield from wrong

@@ -40,7 +40,7 @@ def said(role: str, content: Any = "x", **fields: Any) -> dict[str, Any]:
 
 def refusal(path: Path) -> str:
     with pytest.raises(PreflightError) as error:
-        read_conversations([str(path)], lambda name: "COMMAND")
+        read_conversations([str(path)])
     return str(error.value)
 
 
@@ -52,7 +52,7 @@ def test_lines_and_rows_are_read_as_they_are(tmp_path: Path, capsys: pytest.Capt
         line(*TALK, said("tool", "wet", tool_call_id="a1"), said("assistant", "Yes.", weight=1, name="b"), tools=[]),
     ]
     path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
-    found = read_conversations([str(path)], str)
+    found = read_conversations([str(path)])
     assert [one.place for one in found] == [f"{path}, line 1", f"{path}, line 3"]
     assert [one.messages for one in found] == [
         (said("system", " Be brief.\n"), *TALK),
@@ -61,7 +61,7 @@ def test_lines_and_rows_are_read_as_they_are(tmp_path: Path, capsys: pytest.Capt
     rows = {"messages": [list(one.messages) for one in found], "tools": [[{"type": "function"}], None]}
     parquet.write_table(pa.table(rows), tmp_path / "chat.parquet")
     capsys.readouterr()
-    again = read_conversations([str(tmp_path / "chat.parquet")], str)
+    again = read_conversations([str(tmp_path / "chat.parquet")])
     assert [one.messages for one in again] == [one.messages for one in found]
     assert "1 of the 2 conversations of data.train_files have tools" in capsys.readouterr().out
 

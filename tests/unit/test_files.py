@@ -1,7 +1,6 @@
 """Values from outside: dataclasses read strictly, state files written whole and never read with a traceback."""
 
 import json
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,9 +9,7 @@ from unittest.mock import Mock
 import pytest
 from pydantic import Field
 
-from data_prep.__main__ import main as prepare_data
-from recipe.files import STRICT, Damaged, PreflightError, StateFile, data_command, read, set_aside, write_atomic
-from recipe.settings import compose
+from recipe.files import STRICT, Damaged, PreflightError, StateFile, read, set_aside, write_atomic
 
 
 @dataclass(frozen=True)
@@ -73,40 +70,3 @@ def test_a_write_that_fails_leaves_what_was_there_and_setting_aside_loses_nothin
         (tmp_path / "f").write_text(text)
     kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert kept == {"f.aside": "old", "f.aside.2": "two", "f": "three"}
-
-
-def test_the_command_for_data_makes_the_file_and_then_is_the_one_that_made_it(tmp_path: Path) -> None:
-    for name, profile, file in (
-        ("stage1", "gpu8", "gpu8/train_format_75.parquet"),
-        ("stage3", "tiny", "gpu8/bfcl_train.parquet"),
-        ("stage1", "cpu", "cpu/stage1_format.parquet"),
-        ("stage1", "tiny", "tiny/tiny_val.parquet"),
-        ("tau_solo", "tiny", "tiny/tau/tau_solo.parquet"),
-        ("sft", "cpu", "cpu/stage0_sft.parquet"),
-        ("sft", "tiny", "tiny/tiny_sft.parquet"),
-    ):
-        group, path = "sft_hardware" if name == "sft" else "hardware", tmp_path / name / file
-        config = compose(name, [f"{group}={profile}"], group=group)
-        said = data_command(config, str(path))
-        assert prepare_data([*shlex.split(said)[3:], "--docs", "signature"]) == 0, said
-        assert path.is_file(), said
-        assert "--docs signature" in data_command(config, str(path)), "it is in the manifest"
-
-
-def test_the_command_for_data_of_ones_own_names_their_file_or_says_that_it_is_not_known() -> None:
-    made, tau = "+interaction.environments.made=my.json", "+interaction.environments.tau_mine=tau_mine.py"
-    for name, profile, file, given, options in (
-        ("stage1", "cpu", "d/stage1_format.parquet", [made], "--laptop --environment my.json --out d"),
-        ("stage1", "cpu", "d/stage1_format.parquet", [made, tau], "--laptop --out d"),
-        ("stage1", "tiny", "d/made_val.parquet", [made], "--environment my.json --out d"),
-        ("stage1", "tiny", "d/tau_mine_val.parquet", [made, tau], "--environment tau_mine.py --out d"),
-        ("stage1", "gpu8", "d/bfcl_single_train.parquet", [], "--environment bfcl_single --out d"),
-        ("stage1", "gpu8", "d/mixture_val.parquet", [], "--mixture NAME=WEIGHT ... --out d"),
-        ("stage1", "gpu8", "d/training_tools.parquet", [], "--environment FILE --out d"),
-        ("sft", "cpu", "data/generated/stage0_sft.parquet", [], "--laptop ... --out data/generated"),
-        ("sft", "tiny", "d/library_sft.parquet", [], "--environment FILE ... --out d"),
-    ):
-        group = "sft_hardware" if name == "sft" else "hardware"
-        config = compose(name, [f"{group}={profile}", *given], group=group)
-        assert data_command(config, file) == f".venv/bin/python -m data_prep {options}"
-    assert data_command(compose("tau_sft", group="sft_hardware"), "d/tau_sft.parquet").endswith("--curriculum tau")

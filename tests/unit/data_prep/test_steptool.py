@@ -91,7 +91,7 @@ def test_an_instance_of_the_json_becomes_a_conversation_in_the_words_of_the_prot
     assert second["messages"] == first["messages"][:4]
     assert (first["task_id"], second["task_id"]) == ("10012/Step 2: Will it rain?", "10012/Step 1")
     assert (first["query_id"], second["query_id"]) == ("10012", "10012")
-    assert read_conversations([str(tmp_path / "out/sft_train.parquet")], str)
+    assert read_conversations([str(tmp_path / "out/sft_train.parquet")])
     protocol, messages = get_protocol("toolbench"), first["messages"]
     call, answer = [protocol.parse(item["content"]) for item in messages if item["role"] == "assistant"]
     assert (call.calls[0].name, call.calls[0].arguments, answer.answer) == ("weather", {"city": "Oslo"}, "Rain.")
