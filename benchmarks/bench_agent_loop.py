@@ -1,7 +1,6 @@
 """How long the agent loop keeps its event loop from serving other episodes.
 
-    python benchmarks/bench_agent_loop.py --blocking [--episodes 32] [--category CATEGORY | --environment FILE]
-                                          [--record-tokens]
+    python benchmarks/bench_agent_loop.py [--episodes 32] [--category CATEGORY | --environment FILE] [--record-tokens]
 
 All episodes of a worker share one event loop; while one piece of code holds it, no other episode can send its next
 prompt to the engine. Gold is played in many episodes at once, with an engine that answers after a few milliseconds.
@@ -146,7 +145,6 @@ def blocking(category: str, file: str | None, count: int, record_tokens: bool) -
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--blocking", action="store_true", required=True, help="measure blocking of the event loop")
     parser.add_argument("--episodes", type=int, default=32, help="at once")
     parser.add_argument("--record-tokens", action="store_true", help="with interaction.record_tokens")
     parser.add_argument("--category", choices=CATEGORIES, default="multi_turn_long_context")

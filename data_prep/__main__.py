@@ -1,7 +1,6 @@
 """Writes the parquet files of all stages, and a manifest that says how they came to be."""
 
 import logging
-import os
 import sys
 import time
 from argparse import Namespace
@@ -42,8 +41,6 @@ def _build(options: Namespace) -> Mapping[str, Any]:
     from data_prep.build import Options, build
     from interaction.contract import ContractError
 
-    if options.tau2_data is not None:
-        os.environ["TAU2_DATA_DIR"] = options.tau2_data
     logging.getLogger("interaction").addHandler(logging.NullHandler())  # what fails is told by `main`, in one line
     given = vars(options) | {"options": dict(options.option), "mixture": dict(options.mixture)}
     try:

@@ -79,9 +79,6 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="a setting of the environment's own that its prompts depend on; may be repeated",
     )
-    parser.add_argument(
-        "--tau2-data", metavar="DIR", help="data/tau2 of a checkout of tau2-bench, in place of the pinned one"
-    )
     parser.add_argument("--tiny", action="store_true", help="write the small files of the CPU demo instead")
     parser.add_argument(
         "--laptop",

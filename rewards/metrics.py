@@ -16,12 +16,6 @@ STOP_REASONS = (
 )
 """The values of `interaction.StopReason`, repeated here so that rewards depend on no other room; a test compares."""
 
-METRIC_KEYS = (
-    *("progress", "progress_raw", "acc", "acc_official", "format_rate", "call_success_rate"),
-    *("turns", "calls", "surplus", "steps", "results_cut"),
-    *(f"stop/{reason}" for reason in STOP_REASONS),
-)
-
 
 def episode_of(extra_info: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """The episode's record in `extra_info`. Raises ValueError, saying what to set, when there is none."""
@@ -35,7 +29,7 @@ def episode_of(extra_info: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics of one episode, with the keys METRIC_KEYS.
+    """The metrics of one episode, under the same keys for every one.
 
     progress      turns passed / all user turns, but 0 if turns ask for calls and none of those passed: answering always
                   would otherwise earn the share of turns in which nothing is to be done. A turn of which a check says

@@ -52,8 +52,6 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
     own, flags = arguments[:at], arguments[at + 1 :]
     parser = _parser(description, {"prog": "python -m recipe.evaluate"} | program)
     given = parser.parse_args(own)
-    if given.tau2_data is not None:
-        os.environ["TAU2_DATA_DIR"] = given.tau2_data
     trained = trained_with(given.adapter or given.model) if given.model else {}
     given.guessed = given.protocol is None and "protocol" not in trained
     for option, name, otherwise in TRAINED:
@@ -151,7 +149,6 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
     add("--option", **pairs, help="of the environment, as interaction.val.environments.NAME")
     add("--turn-policy", **pairs, help="how turns go, as interaction.val.KEY (default: BFCL's rules)")
     add("--user", **pairs, help="who plays the user where one is asked, as interaction.user")
-    add("--tau2-data", metavar="DIR", help="data/tau2 of a checkout, in place of the pinned release")
     add("--domain", help="of tau: telecom, retail or airline (default: all)")
     add("--mode", choices=("solo", "user"), help="of tau: a ticket in place of the user, or a user")
     add("--category", action="append", default=[], help="base, miss_func, ...; may be repeated (default: all)")

@@ -1,7 +1,6 @@
 """Where tau's data come from, and which tasks train, decide and are reported."""
 
 import json
-import os
 
 import pyarrow.parquet as parquet
 from support.entries import write
@@ -54,8 +53,8 @@ def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_l
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "tau2"\nversion = "1.0.1"\n')
     for name in source.SHA256:
         write(folder, source.read(name), name.removesuffix(".gz"))
-    monkeypatch.setattr(os, "environ", {**os.environ})
-    arguments = [*PREPARE, "--tau2-data", str(folder), "--out", str(tmp_path / "o")]
+    monkeypatch.setenv(source.FOLDER, str(folder))
+    arguments = [*PREPARE, "--out", str(tmp_path / "o")]
     try:
         source.folder.cache_clear()
         load_tasks.cache_clear()
