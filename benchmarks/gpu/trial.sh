@@ -18,12 +18,14 @@ mkdir -p "$logs" "$out"
 heads=(--heads 9 --kv-heads 3 --head-size 64)
 sft=(paths.data=$data data.train_files=$data/stage0_sft.parquet data.train_batch_size=8 data.max_length=2048
      trainer.total_epochs=1 trainer.save_freq=-1 'checkpoint.save_contents=[hf_model]')
-stage=(paths.data=$data 'data.train_files=${paths.data}/${stage.name}.parquet' 'data.val_files=${paths.data}/val.parquet'
+stage=(paths.data=$data 'data.train_files=${paths.data}/${stage.name}_long.parquet'
+       'data.val_files=${paths.data}/val.parquet'
        interaction.protocol=python_calls interaction.docs=signature interaction.max_tokens_per_reply=96
        interaction.{train,val}.max_steps_per_turn=4 interaction.{train,val}.max_format_errors_per_turn=1
        interaction.{train,val}.max_result_chars=300 data.max_prompt_length=1024 data.max_response_length=1024
        data.filter_overlong_prompts=false data.shuffle=false actor_rollout_ref.rollout.max_model_len=2048
-       stage.gate=null trainer.total_epochs=100 trainer.test_freq=1000) # what hardware=cpu has: such a model can learn it
+       reward.custom_reward_function.path=pkg://rewards.dense stage.gate=null trainer.total_epochs=100
+       trainer.test_freq=1000) # what hardware=cpu has: such a model can learn it
 if [[ $HARDWARE == cpu ]]; then
     heads+=(--device cpu)
     sft+=(data.train_max_samples=8)

@@ -55,9 +55,13 @@ def test_verl_accepts_the_configurations() -> None:
             assert need_reference_policy(config) is (hardware != "cpu")
 
 
-def test_a_stage_has_its_learning_rate_on_a_cpu_whatever_it_is_called() -> None:
-    rates = [compose(name, ["hardware=cpu", "stage.name=polish"]).actor_rollout_ref.actor.optim.lr for name in STAGES]
-    assert rates == [1e-5, 1e-5, 3e-6]
+def test_a_small_real_model_is_rewarded_densely_in_all_stages_and_others_by_format_first() -> None:
+    usual = ["format", "progress", "progress"]
+    for hardware, names in {"cpu": ["dense"] * 3, "gpu8": usual, "tiny": usual}.items():
+        stages = [compose(f"stage{number}", [f"hardware={hardware}", "stage.name=polish"]) for number in (1, 2, 3)]
+        assert [stage.reward.custom_reward_function.path for stage in stages] == [
+            f"pkg://rewards.{name}" for name in names
+        ]
 
 
 def test_composing_imports_neither_torch_nor_ray() -> None:

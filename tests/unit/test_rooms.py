@@ -10,7 +10,7 @@ KNOWS = {
     "rewards": {"interaction"},
     "bfcl_env": {"interaction"},
     "tau_env": {"interaction"},
-    "data_prep": {"interaction"},
+    "data_prep": {"interaction", "bfcl_env"},  # the latter generates the tasks of `--laptop`
     "elsewhere": {"interaction", "rewards"},
     "recipe": {"interaction", "rewards", "data_prep"},
 }

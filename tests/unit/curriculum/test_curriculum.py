@@ -147,7 +147,7 @@ def test_a_warm_start_is_of_this_model_and_these_rows_validated_before_and_no_st
             shutil.rmtree(folder / "stage1_format")
         launched.clear()
         given = (f"paths.run={folder}", f"paths.data={data}", "stage.before=true", *given)
-        given = ("stage.handover=best", "trainer.save_freq=1000", *given)
+        given = ("stage.handover=best", "trainer.save_freq=1000", "trainer.test_freq=1000", *given)
         command.main(["--stages=stage1", *given])
         return " ".join("before" if "stage.name=before" in line else module[7:] for module, line, _ in launched)
 
