@@ -40,7 +40,7 @@ OURS = re.compile(r"(stage|environment|interaction|offline|paths|launcher|algori
 """Sections that verl does not have: a name in them that base.yaml and the profile lack is a mistake."""
 
 FREE = re.compile(
-    r"stage\.(gate|tiny)|interaction\.(environments|user|train|val)|launcher\.env|custom|ray_kwargs|transfer_queue"
+    r"stage\.(gate|tiny|cpu)|interaction\.(environments|user|train|val)|launcher\.env|custom|ray_kwargs|transfer_queue"
     r"|.+\.((engine|reward|sampler|apply_chat_template|mm_processor)_kwargs|override_\w*config|mixed_precision|lora)"
 )
 """Sections that take other names and kinds than their defaults have."""
