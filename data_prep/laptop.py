@@ -26,6 +26,7 @@ SFT_ALL = "sft_all.parquet"
 """The warm start's conversations and gold of all training tasks, for a comparison with supervised training."""
 STAGES = {"stage1_format": 20, "stage2_base": 48, "stage3_full": 48}
 """Stage -> batches of eight tasks in its long file, `STAGE_long.parquet`."""
+ONE, TWO, THREE = STAGES.values()
 FEW = 8
 """In the other one, its beginning."""
 HELD_OUT: dict[str, Part] = {"val.parquet": "test", "val_all.parquet": "test", "val_dev.parquet": "dev"}
@@ -43,12 +44,12 @@ SHAPES: dict[KIND, tuple[tuple[int, int], tuple[str, ...]]] = {
 """Kind -> the fewest and most turns, and forms."""
 GENERATED: dict[Words, dict[Part, dict[KIND, int]]] = {
     "plain": {
-        "train": {"one": 48 + 20, "two": 48 + 48, "others": 24 + 48},
+        "train": {"one": 48 + ONE, "two": 48 + TWO, "others": 24 + THREE},
         "dev": {"one": 12, "two": 16, "others": 12},
         "test": {"one": 25, "two": 45, "others": 30},
     },
     "other": {
-        "train": {"one": 4 * 20, "two": 6 * 48, "others": 2 * 48},
+        "train": {"one": 4 * ONE, "two": 4 * TWO + 2 * THREE, "others": 2 * THREE},
         "dev": {"one": 15, "two": 27, "others": 18},
         "test": {"one": 75, "two": 135, "others": 90},
     },
@@ -96,8 +97,11 @@ def data_sets(out: Path, seed: int = 1, own: str | None = None) -> dict[str, Dat
     simple, multiple, refuse, several = (pools[category][count:] for category, count in WARM.items())
     mixed = {
         "stage1_format": (fresh["one"], mine["one"], simple, multiple, refuse),
-        "stage2_base": (fresh["two"][: 4 * 48], mine["two"], simple[20:], multiple[20:], refuse[20:]),
-        "stage3_full": (fresh["two"][4 * 48 :] + fresh["others"], mine["others"], simple[68:], several, refuse[-48:]),
+        "stage2_base": (fresh["two"][: 4 * TWO], mine["two"], simple[ONE:], multiple[ONE:], refuse[ONE:]),
+        "stage3_full": (
+            *(fresh["two"][4 * TWO :] + fresh["others"], mine["others"]),
+            *(simple[ONE + TWO :], several, refuse[-THREE:]),
+        ),
     }
     chosen = {WARM_START: Random(seed).sample(warm, len(warm))}
     for name, (many, *single) in mixed.items():
