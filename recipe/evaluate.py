@@ -42,7 +42,7 @@ from recipe.evaluation.search import search_episode
 from recipe.evaluation.server import ServerError, context_note
 from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_lines, read_episodes
 from recipe.files import PreflightError, write_atomic
-from recipe.processes import Interruptible
+from recipe.machine.processes import Interruptible
 from recipe.stage import choosing
 from recipe.stage.export import trained_with
 

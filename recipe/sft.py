@@ -16,16 +16,16 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from recipe import loopback, processes
-from recipe.cluster import TOKEN
 from recipe.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
 from recipe.cpu import precision
 from recipe.files import PreflightError
+from recipe.machine import loopback, processes
+from recipe.machine.cluster import TOKEN
+from recipe.machine.processes import LAUNCH, LOCK, NOTE
 from recipe.preflight import require
 from recipe.preflight.machine import choose_attention
 from recipe.preflight.model import start_model, weights
 from recipe.preflight.settings import model_lora, packed_rows
-from recipe.processes import LAUNCH, LOCK, NOTE
 from recipe.settings import command
 from recipe.stage import starts, state
 from recipe.stage.end import read_done

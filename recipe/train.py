@@ -14,10 +14,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from recipe import preflight, processes, reward
-from recipe.cluster import TOKEN, Answer, runtime_env, watching
+from recipe import preflight, reward
 from recipe.cpu import precision
 from recipe.files import PreflightError
+from recipe.machine import processes
+from recipe.machine.cluster import TOKEN, Answer, runtime_env, watching
 from recipe.preflight.machine import find_cluster
 from recipe.preflight.settings import devices
 from recipe.settings import command, unread
@@ -135,7 +136,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             with writing(config):
                 say(starts.repair(config))
         if not config.preflight_only and cluster is None and config.launcher.get("prefork"):
-            from recipe import prefork  # another process imports the large libraries while this one does
+            from recipe.machine import prefork  # another process imports the large libraries while this one does
 
             sys.executable = prefork.start()
         lacks += preflight.check(config)

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import processes
 from recipe.curriculum.stages import OF_THE_FIRST, Stage
 from recipe.files import STRICT, StateFile
+from recipe.machine import processes
 from recipe.preflight import model as preflight_model
 from recipe.settings import as_list, compose, quoted
 from recipe.stage import console, end, starts

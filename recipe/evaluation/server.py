@@ -22,11 +22,11 @@ from interaction import get_protocol
 from interaction.plain_text import PlainText, generic
 from interaction.trajectory import closing_ids, stop_ids
 from interaction.words import line_of
-from recipe import loopback
 from recipe.cpu import precision
 from recipe.evaluation.store import Settings
 from recipe.files import PreflightError
-from recipe.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
+from recipe.machine import loopback
+from recipe.machine.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
 from recipe.settings import CONFIG_DIR, compose, detect_hardware
 from recipe.stage.weights import SUMS, changed, other_base, read_adapter
 
@@ -126,7 +126,7 @@ def check_model(model: Path, adapter: Path | None = None) -> None:
 
 
 def profile_environment(hardware: str) -> dict[str, str]:
-    """This process's environment, and the profile's variables and those of `recipe.loopback` where it lacks them."""
+    """This process's environment, and where it lacks them the profile's variables and `recipe.machine.loopback`'s."""
     wanted = compose("stage1", [f"hardware={hardware}"]).launcher.env
     return {name: str(value) for name, value in wanted.items()} | loopback.environment(nodes=1) | os.environ
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from omegaconf import DictConfig
 
-from recipe import loopback
 from recipe.files import PreflightError
+from recipe.machine import loopback
 from recipe.stage import end, starts
 from recipe.trajectories import is_offline
 

@@ -35,8 +35,8 @@ from interaction.gold import check_attempts, check_task, opening, unwritable
 from interaction.protocol import Message
 from interaction.token_rewards import check_step_scores, steps_of
 from interaction.users import EndpointUser, Replay, UserFault, make_user, require_answer
-from recipe import loopback
 from recipe.files import Damaged, PreflightError, check_manifest
+from recipe.machine import loopback
 from recipe.reward import SCORE, tried
 from recipe.settings import as_list
 from recipe.stage import choosing

@@ -16,9 +16,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import loopback
-from recipe.cluster import Answer, ClusterError, ask, describe, memory, secrets
 from recipe.files import PreflightError
+from recipe.machine import loopback
+from recipe.machine.cluster import Answer, ClusterError, ask, describe, memory, secrets
 from recipe.memory import (
     cache_line,
     card_bytes,
@@ -211,7 +211,7 @@ def find_cluster(config: DictConfig) -> tuple[str, Answer] | None:
         "shared": str(existing / f".nodes-{uuid.uuid4().hex}"),
     }
     try:
-        answer = ask(address, "recipe.cluster:look", asked)
+        answer = ask(address, "recipe.machine.cluster:look", asked)
     except ClusterError as error:
         raise PreflightError(f"{error}.") from error
     finally:
@@ -237,8 +237,8 @@ def node_problems(
     """What is wrong with the nodes of a cluster, all of it.
 
     Args:
-        answer: of `recipe.cluster.look`.
-        here: of `recipe.cluster.describe` in this process.
+        answer: of `recipe.machine.cluster.look`.
+        here: of `recipe.machine.cluster.describe` in this process.
     """
     working = [node for node in answer.nodes if node.resources.get("CPU", 0) or node.resources.get("GPU", 0)]
     nodes, each = int(config.trainer.nnodes), int(config.trainer.n_gpus_per_node)

@@ -25,9 +25,10 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from interaction.masked import masked, masked_text
-from recipe import loopback, smollm2
+from recipe import smollm2
 from recipe.files import STRICT, Damaged, PreflightError, StateFile, free, read_json, set_aside, write_atomic
-from recipe.processes import LOCK
+from recipe.machine import loopback
+from recipe.machine.processes import LOCK
 from recipe.settings import as_list
 from recipe.stage import state
 from recipe.stage.export import ExportError, is_hub_id

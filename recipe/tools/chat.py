@@ -33,7 +33,7 @@ from recipe.evaluation.play import PromptTooLong, play_episode
 from recipe.evaluation.server import ServerError
 from recipe.evaluation.store import Settings, SettingsError
 from recipe.files import PreflightError
-from recipe.processes import Interruptible
+from recipe.machine.processes import Interruptible
 
 USAGE = (
     "python -m recipe.tools.chat MODEL [--environment NAME] [--task ID | --tools FILE] [option of recipe.evaluate ...]"

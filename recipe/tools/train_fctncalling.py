@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 
 from data_prep.build import Options, build
 from recipe.files import PreflightError
-from recipe.processes import Interruptible, end_with_parent
+from recipe.machine.processes import Interruptible, end_with_parent
 from recipe.report import page, tables
 from recipe.settings import compose, detect_hardware, quoted
 

@@ -25,8 +25,8 @@ from support.agreement import engine_agrees
 
 from data_prep.__main__ import main as prepare_data
 from interaction.episode_file import parts_of, path_of, steps_in
-from recipe.cluster import TOKEN
 from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.machine.cluster import TOKEN
 from recipe.report.episodes import read_records
 from recipe.stage import end, state
 from recipe.stage.metrics_log import read_steps

@@ -24,9 +24,9 @@ import pytest
 from support.short_training import ROOT, SHORT, environment, prepared
 
 from data_prep.__main__ import main as prepare_data
-from recipe import processes
 from recipe.curriculum.runner import FILE, STATE
-from recipe.processes import LAUNCH, Launch
+from recipe.machine import processes
+from recipe.machine.processes import LAUNCH, Launch
 from recipe.report.episodes import read_records
 from recipe.stage import end, state
 from recipe.stage.metrics_log import read_steps

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from recipe import processes, sft
-from recipe.cluster import TOKEN
+from recipe import sft
 from recipe.files import PreflightError
-from recipe.processes import LAUNCH, Launch, identity
+from recipe.machine import processes
+from recipe.machine.cluster import TOKEN
+from recipe.machine.processes import LAUNCH, Launch, identity
 from recipe.settings import compose
 from recipe.stage import state
 

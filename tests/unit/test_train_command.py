@@ -10,8 +10,8 @@ import pytest
 
 from data_prep.__main__ import main as prepare_data
 from recipe import train
-from recipe.cluster import TOKEN
 from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.machine.cluster import TOKEN
 from recipe.stage import state
 
 NEEDS = ("launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")

@@ -16,7 +16,7 @@ from support.phone import SAYS, write_phone
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
 from data_prep.__main__ import main as prepare_data
-from recipe import loopback
+from recipe.machine import loopback
 from recipe.preflight import data, settings
 
 Row = dict[str, Any]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from recipe import cluster as nodes
-from recipe import loopback
-from recipe.cluster import Answer, Node
 from recipe.files import PreflightError
+from recipe.machine import cluster as nodes
+from recipe.machine import loopback
+from recipe.machine.cluster import Answer, Node
 from recipe.preflight import machine, settings
 
 GB = machine.GB

@@ -13,8 +13,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from recipe import cluster
-from recipe.cluster import watching
+from recipe.machine import cluster
+from recipe.machine.cluster import watching
 
 TRAVEL = ["VERL_PLATFORM", "BFCL_LAUNCH", "VLLM_CPU_KVCACHE_SPACE", "HF_HOME", "PYTHONPATH", "TENSORBOARD_DIR"]
 STAY = ["PATH", "LD_LIBRARY_PATH", "NCCL_SOCKET_IFNAME", "VLLM_HOST_IP", "NCCL_IB_HCA", "RAY_ADDRESS", "RAY_AUTH_TOKEN"]
@@ -28,16 +28,16 @@ def test_settings_travel_secrets_are_named_and_what_a_node_has_of_its_own_stays(
     assert cluster.secrets(environment | {"HF_HUB_TOKEN": ""}) == sorted(SECRET)
     asked = {"py_executable": "python", "env_vars": {"JUDGE": 1, "HF_HOME": "/cache", cluster.FOLDER: "/tmp"}}
     sent = cluster.runtime_env({"HF_HOME": "/home", "PATH": "/bin"}, "20261122-090000", asked)
-    assert sent["py_executable"] == "python" and sent["worker_process_setup_hook"] == "recipe.cluster.begin"
+    assert sent["py_executable"] == "python" and sent["worker_process_setup_hook"] == "recipe.machine.cluster.begin"
     own = {cluster.FOLDER: os.getcwd(), cluster.LAUNCHED: "20261122-090000"}
     assert sent["env_vars"] == {"HF_HOME": "/cache", "JUDGE": "1", **own}
 
 
 def test_a_worker_begins_in_the_folder_of_the_start_with_its_folder_of_temporary_files(tmp_path: Path) -> None:
     temp = tmp_path / "bfcl-1"
-    code = "import json, os, tempfile; from recipe import cluster; cluster.begin()\n"
+    code = "import json, os, tempfile; from recipe.machine import cluster; cluster.begin()\n"
     code += "print(json.dumps([os.getcwd(), tempfile.gettempdir()]))"
-    given = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), cluster.FOLDER: str(tmp_path)}
+    given = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), cluster.FOLDER: str(tmp_path)}
     given |= {"TMPDIR": str(temp), cluster.TOKEN: "token"}
     done = subprocess.run([sys.executable, "-c", code], env=given, cwd="/", capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and json.loads(done.stdout) == [str(tmp_path), str(temp)], done.stderr

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from recipe import loopback, sft
+from recipe import sft
+from recipe.machine import loopback
 
 RANK = """
 import datetime, os, sys, psutil, torch.distributed as dist
-import recipe.loopback.plugin
+import recipe.machine.loopback.plugin
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60), init_method=os.environ["DIST_INIT_METHOD"])
 import torch
 total = torch.tensor([float(dist.get_rank() + 1)])
@@ -47,7 +48,7 @@ def test_one_machine_starts_closed_and_several_or_a_cluster_of_the_users_as_they
 def answers(port: int, **changes: str) -> list[tuple[str, str]]:
     """What two ranks print and what they complain of."""
     env = {**os.environ, **loopback.ENVIRONMENT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    env |= {"WORLD_SIZE": "2", "PYTHONPATH": str(Path(__file__).parents[2]), **changes}
+    env |= {"WORLD_SIZE": "2", "PYTHONPATH": str(Path(__file__).parents[3]), **changes}
     command = [sys.executable, "-c", RANK]
     ranks = [subprocess.Popen(command, env=env | {"RANK": rank}, stdout=-1, stderr=-1, text=True) for rank in "01"]
     return [rank.communicate(timeout=120) for rank in ranks]
@@ -88,6 +89,6 @@ def test_a_warm_start_meets_on_loopback_where_it_is_on_one_machine(monkeypatch: 
 
 
 def test_the_warm_start_on_gpus_opens_no_store_of_torchruns() -> None:
-    script = (Path(__file__).parents[2] / "run_sft.sh").read_text()
+    script = (Path(__file__).parents[3] / "run_sft.sh").read_text()
     assert "store_type=file" in script and "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in script
     assert "--standalone" not in script

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 PLATFORM = {"VERL_PLATFORM": "cpu"}
-STARTER = "from recipe import prefork; print(prefork.start(), flush=True); input()"
+STARTER = "from recipe.machine import prefork; print(prefork.start(), flush=True); input()"
 WORKER = """
 import json, multiprocessing, os, sys
 def spawned(pipe):

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
-from recipe.loopback import ENVIRONMENT, HOST, SCHEME, joins_torchrun
+from recipe.machine.loopback import ENVIRONMENT, HOST, SCHEME, joins_torchrun
 
 
 def rendezvous(url: str, timeout: timedelta, **_: Any) -> Iterator[tuple[Any, int, int]]:

@@ -40,7 +40,7 @@ LAUNCHED = "BFCL_LAUNCHED"
 """The same: when the launch began, as a text that sorts by time. Set means that each process writes its own file of
 records: appends to one file over a network would mix."""
 TOKEN = "BFCL_LAUNCH"
-"""Environment variable that every process of a launch has (`recipe.processes`)."""
+"""Environment variable that every process of a launch has (`recipe.machine.processes`)."""
 TOKEN_FILE = "launch"
 """In the folder of temporary files: the launch's token."""
 CGROUPS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")  # versions 2 and 1
@@ -112,7 +112,7 @@ def ask(address: str, function: str, argument: Any, environment: Mapping[str, st
             said = f"no Ray cluster answers at {address} ({error}). Set RAY_ADDRESS=host:port of one (run_cluster.sh)"
             raise ClusterError(f"{said}; `ray stop` forgets one that has ended") from error
     question = json.dumps({"function": function, "argument": argument, "environment": dict(environment or {})})
-    command, given = [sys.executable, "-m", "recipe.cluster"], {**os.environ, "RAY_ADDRESS": address}
+    command, given = [sys.executable, "-m", "recipe.machine.cluster"], {**os.environ, "RAY_ADDRESS": address}
     try:
         done = subprocess.run(
             command, input=question, env=given, capture_output=True, text=True, timeout=60.0 + PATIENCE
@@ -256,7 +256,7 @@ def runtime_env(environment: Mapping[str, str], launched: str, asked: Mapping[st
     """
     more = {name: str(value) for name, value in (asked.get("env_vars") or {}).items()}
     variables = {**travelling(environment), **more, FOLDER: os.getcwd(), LAUNCHED: launched}
-    return {**asked, "env_vars": variables, "worker_process_setup_hook": "recipe.cluster.begin"}
+    return {**asked, "env_vars": variables, "worker_process_setup_hook": "recipe.machine.cluster.begin"}
 
 
 def begin() -> None:

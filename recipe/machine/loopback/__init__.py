@@ -2,7 +2,7 @@
 
 By default Ray, TransferQueue, verl's vLLM server and torch listen in the network without asking who connects, and some
 of them unpickle what arrives: whoever reaches the machine could run code as the training user. `ENVIRONMENT` tells each
-of them otherwise. torch's own rendezvous reads none of it, so DIST_INIT_METHOD names ours (`recipe.loopback.plugin`).
+of them otherwise. torch's own rendezvous reads none of it, so DIST_INIT_METHOD names ours (`plugin.py` beside this).
 
     listens                                     closed by
     Ray: GCS, raylet, a port for each worker    RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0, Ray's switch for a cluster of

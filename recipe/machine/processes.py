@@ -25,9 +25,9 @@ from typing import Any
 import psutil
 
 from interaction.masked import masked_text
-from recipe import loopback
-from recipe.cluster import TOKEN, TOKEN_FILE, ClusterError, ask
 from recipe.files import STRICT, Damaged, StateFile
+from recipe.machine import loopback
+from recipe.machine.cluster import TOKEN, TOKEN_FILE, ClusterError, ask
 
 NOTE = "launch.json"
 """In a run's folder: the launch that is at work there, or was killed."""

@@ -18,9 +18,9 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from recipe import processes
-from recipe.cluster import TOKEN, TOKEN_FILE
-from recipe.processes import LAUNCH, NOTE, TEMP, Launch, alone, identity, living
+from recipe.machine import processes
+from recipe.machine.cluster import TOKEN, TOKEN_FILE
+from recipe.machine.processes import LAUNCH, NOTE, TEMP, Launch, alone, identity, living
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -33,7 +33,7 @@ time.sleep(300)
 STARTER = """
 import sys
 from pathlib import Path
-from recipe import processes
+from recipe.machine import processes
 run = Path(sys.argv[1])
 with processes.alone(run) as note:
     processes.run([sys.executable, "-c", sys.argv[2], str(run / "pid")], run / "logs" / "x.log", lambda: None, note)

@@ -1,7 +1,7 @@
 """Start Ray's workers by forking a process that has already imported the large libraries.
 
-    python -m recipe.prefork FD               the server, with a listening socket as open file FD
-    python -SE recipe/prefork.py SOCKET ARGS  what is started in place of `python ARGS`
+    python -m recipe.machine.prefork FD               the server, with a listening socket as open file FD
+    python -SE recipe/machine/prefork.py SOCKET ARGS  what is started in place of `python ARGS`
 
 Each Python process of a stage spends 10 to 30 seconds importing torch, transformers and vLLM. Here one server imports
 these once: on one GPU trainer, worker and vLLM's server are there 20 seconds after Ray, not 110. Ray starts its workers
@@ -53,7 +53,7 @@ def start() -> str:
         listener.bind(address)
         listener.listen(64)  # requests wait while the server imports
         fd = listener.fileno()
-        subprocess.Popen([sys.executable, "-m", "recipe.prefork", str(fd)], pass_fds=[fd])
+        subprocess.Popen([sys.executable, "-m", "recipe.machine.prefork", str(fd)], pass_fds=[fd])
     command = shlex.join([sys.executable, "-SE", os.path.abspath(__file__), address])
     executable = os.path.join(folder, "python")  # `multiprocessing` takes one word
     with open(executable, "w", opener=lambda path, flags: os.open(path, flags, 0o700)) as script:
@@ -141,7 +141,7 @@ def serve(fd: int) -> None:
     """Import everything, then fork a worker for each request, until terminated."""
     import importlib
 
-    from recipe.processes import end_with_parent
+    from recipe.machine.processes import end_with_parent
 
     end_with_parent()
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARN")  # as verl has it in its workers
