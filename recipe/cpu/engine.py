@@ -32,7 +32,7 @@ from verl.workers.engine.base import EngineRegistry
 from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import no_padding_2_padding
 
-import recipe.vocabulary  # noqa: F401
+import recipe.gpu.vocabulary  # noqa: F401
 
 WANT_ALL = ("use_fused_kernels", "calculate_sum_pi_squared", "distillation_use_topk", "distillation_only")
 """What of a batch needs the logits of every token, or never sees logits."""

@@ -5,14 +5,14 @@ Three things are done at import:
 * the attention of recipe/gpu/attention.py gets its names in transformers;
 * with `use_fused_kernels=true` the output layer stays in FSDP2's root unit. verl 0.9.1 makes an untied one its own unit
   and reads its weight without calling it: "aten.mm.default got mixed torch.Tensor and DTensor" (verl issue 7427);
-* log-probabilities are those over the tokenizer's ids (recipe/vocabulary.py).
+* log-probabilities are those over the tokenizer's ids (recipe/gpu/vocabulary.py).
 """
 
 from typing import Any
 
 import verl.utils.fsdp_utils as fsdp_utils
 
-import recipe.vocabulary  # noqa: F401
+import recipe.gpu.vocabulary  # noqa: F401
 from recipe.gpu import attention
 
 _select = fsdp_utils._select_fsdp2_wrap_targets

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from interaction.protocol import Message, Protocol
 from interaction.trajectory import closing_ids, stop_ids
-from recipe import smollm2
+from recipe.cpu import smollm2
 from recipe.files import Damaged, PreflightError, one_line
 from recipe.stage.weights import broken_weights, changed, other_base, read_adapter
 from recipe.trajectories import is_offline

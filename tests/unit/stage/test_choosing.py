@@ -7,10 +7,10 @@ from support.evaluation import PROTOCOL, serving
 from support.stages import config_of
 
 from recipe import evaluate
-from recipe.gates import check_logged
 from recipe.preflight import check_settings
 from recipe.settings import compose as compose_stage
 from recipe.stage import choosing, state
+from recipe.stage.gates import check_logged
 
 BY_SCORE = {"stage": "stage2_base", "setting": "stage.handover_metric", "metric": "val_dev/score"}
 

