@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from recipe.files import aligned
-from recipe.trajectories import Limits, Stored, found, read, survey
+from recipe.offline.trajectories import Limits, Stored, found, read, survey
 
 ANY = Limits(prompt=2**31, response=2**31, context=None, reply=None, final_only=False)
 

@@ -22,8 +22,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.files import PreflightError
-from recipe.settings import CONFIG_DIR, compose
-from recipe.trajectories import is_offline
+from recipe.settings import CONFIG_DIR, compose, is_offline
 
 GB = 1e9
 USABLE = 0.99  # of a card; the driver keeps the rest

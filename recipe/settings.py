@@ -222,6 +222,19 @@ def as_list(files: Any) -> list[str]:
     return [str(name) for name in files] if isinstance(files, list) or OmegaConf.is_list(files) else [str(files)]
 
 
+def is_offline(config: DictConfig) -> bool:
+    """Whether a stage learns from stored trajectories."""
+    return OmegaConf.select(config, "offline.files") is not None
+
+
+def on_policy(config: DictConfig) -> bool:
+    """Whether the policy that is updated is the one before the update, so that every probability ratio is 1."""
+    actor = config.actor_rollout_ref.actor
+    one_update = actor.ppo_mini_batch_size >= config.data.train_batch_size and actor.ppo_epochs == 1
+    to_start = is_offline(config) and config.offline.old_log_probs == "start"  # of that model the ratio is then
+    return one_update and not to_start and not config.algorithm.rollout_correction.bypass_mode
+
+
 def compose(
     name: str, overrides: Sequence[str] = (), group: str = "hardware", folder: Path | None = None
 ) -> DictConfig:

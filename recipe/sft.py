@@ -16,15 +16,15 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from recipe.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
 from recipe.cpu import precision
 from recipe.files import PreflightError
 from recipe.machine import loopback, processes
 from recipe.machine.cluster import TOKEN
 from recipe.machine.processes import LAUNCH, LOCK, NOTE
+from recipe.offline.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
 from recipe.preflight import require
 from recipe.preflight.machine import choose_attention
-from recipe.preflight.model import start_model, weights
+from recipe.preflight.model import load_tokenizer, start_model, weights
 from recipe.preflight.settings import model_lora, packed_rows
 from recipe.settings import command
 from recipe.stage import starts, state
@@ -119,7 +119,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     if config.model.path is not None:
         require(weights(config.model.path))
         starts.check_same_start(config)
-        sides = arrange(sides, config) if sides else None
+        sides = arrange(sides, config, load_tokenizer) if sides else None
     elif config.trainer.device != "cpu" or not config.paths.get("tiny_policy"):
         raise PreflightError("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
     with ExitStack() as held:  # until the model is written
@@ -183,7 +183,7 @@ def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | N
         write_side(sides.train, said)
     parameters = make_tiny_policy(Path(config.model.path), conversations=said)
     print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
-    return arrange(sides, config) if sides else None
+    return arrange(sides, config, load_tokenizer) if sides else None
 
 
 def main() -> None:

@@ -21,12 +21,11 @@ from recipe.machine import processes
 from recipe.machine.cluster import TOKEN, Answer, runtime_env, watching
 from recipe.preflight.machine import find_cluster
 from recipe.preflight.settings import devices
-from recipe.settings import command, unread
+from recipe.settings import command, is_offline, unread
 from recipe.stage import console, end, starts
 from recipe.stage.export import write_card
 from recipe.stage.metrics_log import time_line
 from recipe.stage.starts import mask_prints, say, writing
-from recipe.trajectories import is_offline
 
 
 def join(config: DictConfig, address: str) -> None:
@@ -67,7 +66,7 @@ def launch(config: DictConfig, cluster: tuple[str, Answer] | None = None) -> Non
 
             mode = config.trainer.v1.trainer_mode
             if is_offline(config):
-                from recipe.training.offline import OfflineTrainer as Trainer
+                from recipe.offline.trainer import OfflineTrainer as Trainer
             elif mode == "sync":
                 from recipe.training.trainer import CurriculumTrainer as Trainer  # type: ignore[assignment]
             elif mode == "colocate_async":

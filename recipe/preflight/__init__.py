@@ -9,8 +9,8 @@ from omegaconf import DictConfig
 
 from recipe.files import PreflightError
 from recipe.machine import loopback
+from recipe.settings import is_offline, on_policy
 from recipe.stage import end, starts
-from recipe.trajectories import is_offline
 
 
 def require(*checks: Iterable[str]) -> None:
@@ -79,13 +79,14 @@ def check_model(config: DictConfig) -> None:
         PreflightError: they do not.
     """
     from interaction import get_protocol
-    from recipe.preflight import machine, model, tokens, trajectories
+    from recipe.offline.checks import check_trajectories
+    from recipe.preflight import machine, model, tokens
 
     path, notes = str(config.actor_rollout_ref.model.path), list[str]()
     settings, tokenizer = model.load_settings(path), model.load_tokenizer(path)
     require(model.context(config, settings), model.weights(path), model.vocabulary(tokenizer, settings))
     if is_offline(config):
-        require(trajectories.check_trajectories(config, tokenizer, settings, notes))
+        require(check_trajectories(config, tokenizer, settings, notes))
     else:
         protocol = get_protocol(config.interaction.protocol, docs=config.interaction.docs)
         kwargs = config.data.get("apply_chat_template_kwargs") or {}
@@ -97,7 +98,7 @@ def check_model(config: DictConfig) -> None:
 
 def summary(config: DictConfig) -> str:
     """What will be used, a few lines for the log."""
-    from recipe.preflight.settings import notes, on_policy, playing_devices
+    from recipe.preflight.settings import notes, playing_devices
 
     actor, rollout, algorithm = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout, config.algorithm
     data, trainer, offline = config.data, config.trainer, is_offline(config)

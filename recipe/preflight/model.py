@@ -14,8 +14,8 @@ from interaction.protocol import Message, Protocol
 from interaction.trajectory import closing_ids, stop_ids
 from recipe.cpu import smollm2
 from recipe.files import Damaged, PreflightError, one_line
+from recipe.settings import is_offline
 from recipe.stage.weights import broken_weights, changed, other_base, read_adapter
-from recipe.trajectories import is_offline
 
 MODEL = "actor_rollout_ref.model"
 FOLDER = "Set MODEL to a Hugging Face folder, or to a hub id such as Qwen/Qwen2.5-7B-Instruct."

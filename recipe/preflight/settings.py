@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from interaction import get_protocol
 from recipe.credit import GROUPED, is_grouped
 from recipe.memory import BYTES, known_model, sequence_parts
-from recipe.settings import CONFIG_DIR, as_list
-from recipe.trajectories import FORMS, found, is_offline
+from recipe.offline.trajectories import FORMS, found
+from recipe.settings import CONFIG_DIR, as_list, is_offline, on_policy
 
 VERL_VERSION = "0.9.1"
 ACTOR, REF, ROLLOUT, MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "ref", "rollout", "model"))
@@ -34,7 +34,7 @@ SYNC, ASYNC, SEPARATE = "sync", "colocate_async", "separate_async"
 GROUPS = {ASYNC: "trainer=async", SEPARATE: "trainer=separate"}
 """What sets everything that a mode needs."""
 
-STORED = "recipe.training.offline"
+STORED = "recipe.offline.trainer"
 
 DEAD = {
     f"{ACTOR}.grad_clip": (1.0, f"{ACTOR}.optim.clip_grad"),
@@ -345,14 +345,6 @@ def fit_bucket(config: DictConfig) -> None:
         least = -(-model.embedding * BYTES[policy.actor.fsdp_config.model_dtype] // 2**20)
         bucket = policy.rollout.checkpoint_engine.update_weights_bucket_megabytes
         policy.rollout.checkpoint_engine.update_weights_bucket_megabytes = max(bucket, least)
-
-
-def on_policy(config: DictConfig) -> bool:
-    """Whether the policy that is updated is the one before the update, so that every probability ratio is 1."""
-    actor = config.actor_rollout_ref.actor
-    one_update = actor.ppo_mini_batch_size >= config.data.train_batch_size and actor.ppo_epochs == 1
-    to_start = is_offline(config) and config.offline.old_log_probs == "start"  # of that model the ratio is then
-    return one_update and not to_start and not config.algorithm.rollout_correction.bypass_mode
 
 
 def notes(config: DictConfig) -> Iterator[str]:

@@ -20,7 +20,7 @@ FILE = "state.json"
 TRACKER = "latest_checkpointed_iteration.txt"
 """Where verl names the newest checkpoint."""
 BATCHES_FILE = "batches.jsonl"
-"""Which stored trajectories each step was trained on, a line each (`recipe.training.offline`)."""
+"""Which stored trajectories each step was trained on, a line each (`recipe.offline.trainer`)."""
 KL_FILE, QUEUE_FILE = "kl_coefficient.json", "queue.json"
 """In a checkpoint: the adaptive KL coefficient; rollouts of each prompt in play (its `transfer_queue/` has them)."""
 QUEUE_END = Path("transfer_queue", "metadata.json")

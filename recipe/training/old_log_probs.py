@@ -14,7 +14,7 @@ from typing import Any
 import transfer_queue as tq
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-from recipe.trajectories import is_offline
+from recipe.settings import is_offline
 
 DIFFERENCE = "training/rollout_log_probs_diff_mean"
 """The mean difference between the two log-probabilities of a token in a step. verl logs that of the probabilities,

@@ -34,7 +34,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from recipe import reward
 from recipe.credit import is_grouped, registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
-from recipe.preflight.settings import on_policy
+from recipe.settings import is_offline, on_policy
 from recipe.stage import choosing
 from recipe.stage.end import StageEnd
 from recipe.stage.state import prune
@@ -43,7 +43,6 @@ from recipe.training.left_out import leave_out_cut_episodes
 from recipe.training.old_log_probs import OldLogProbs
 from recipe.training.resampling import Resampler, progress_of, resampled
 from recipe.training.sampling import AsyncSampling, Counting, DynamicSampling, GroupsLost
-from recipe.trajectories import is_offline
 
 
 def _played(batch: KVBatchMeta) -> list[str]:

@@ -42,7 +42,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
     monkeypatch.setitem(sys.modules, played.__name__, played)
     monkeypatch.setattr(sft.starts, "set_environment", lambda *_: None)
     monkeypatch.setattr(sft, "read_sides", lambda *_: sft.Sides([], []))
-    monkeypatch.setattr(sft, "arrange", lambda sides, _: sides)
+    monkeypatch.setattr(sft, "arrange", lambda sides, *_: sides)
     for name in ("process_group", "tee_output", "write_card"):
         monkeypatch.setattr(sft, name, lambda *_: None)
     for name, kept in (("start_model", str), ("weights", lambda _: ())):

@@ -14,7 +14,7 @@ from data_prep.__main__ import main
 from data_prep.rows import SFT_SCHEMA
 from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA
 from interaction import get_protocol
-from recipe.conversations import read_conversations
+from recipe.offline.conversations import read_conversations
 
 CALL = '\nThought: \nAction: weather\nAction Input: {"city": "Oslo"}'
 DONE = '\nThought: done\nAction: Finish\nAction Input: {"return_type": "give_answer", "final_answer": "Rain."}'

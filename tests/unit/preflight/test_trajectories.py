@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from support.stored import line, tokenizer, write_lines, write_rows
 
+from recipe.offline.checks import check_trajectories
 from recipe.preflight import check_settings
-from recipe.preflight.trajectories import check_trajectories
 
 ROLLOUT, CORRECTION = "actor_rollout_ref.rollout", "algorithm.rollout_correction"
 PAIRS = [line(uid=str(number // 2), session=number % 2) for number in range(16)]

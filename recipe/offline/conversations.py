@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -24,7 +24,6 @@ from data_prep.rows import SFT_SCHEMA, write_table
 from interaction.plain_text import PlainText
 from interaction.protocol import Message
 from recipe.files import Damaged, PreflightError, check_manifest, one_line, shown, write_atomic
-from recipe.preflight.model import load_tokenizer
 from recipe.settings import as_list
 
 ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "user", "function": "user"}
@@ -314,7 +313,7 @@ def fit(side: Sequence[Conversation], template: Template, data: DictConfig, key:
 # For verl.
 
 
-def arrange(sides: Sides, config: DictConfig) -> Sides:
+def arrange(sides: Sides, config: DictConfig, load_tokenizer: Callable[[str], Any]) -> Sides:
     """Both sides as they are trained on and validated. Prints what was done. PreflightError: they cannot be."""
     data, model, trainer = config.data, config.model, config.trainer
     template = Template(load_tokenizer(str(model.tokenizer_path or model.path)), str(model.path), data)

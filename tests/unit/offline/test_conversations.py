@@ -21,9 +21,10 @@ from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
 from interaction.plain_text import PlainText
-from recipe import conversations
-from recipe.conversations import Conversation, hold_out, on_both, read_conversations
 from recipe.files import PreflightError
+from recipe.offline import conversations
+from recipe.offline.conversations import Conversation, hold_out, on_both, read_conversations
+from recipe.preflight.model import load_tokenizer
 from recipe.settings import compose
 from recipe.training.sft_trainer import filled
 
@@ -127,7 +128,7 @@ def prepared(folder: Path, rows: dict[str, Sequence[Any]], *overrides: str, toke
     own = ["sft_hardware=tiny", "paths.run=HERE/run", "paths.stage=HERE/run", "model.path=HERE/model"]
     own += ["data.train_files=HERE/train.jsonl", *overrides]
     config = compose("sft", [item.replace("HERE", str(folder)) for item in own], group="sft_hardware")
-    sides = conversations.arrange(conversations.read_sides(config), config)
+    sides = conversations.arrange(conversations.read_sides(config), config, load_tokenizer)
     conversations.write(sides, conversations.folder_of(config))
     return conversations.for_verl(config)
 

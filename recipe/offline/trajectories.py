@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NotRequired
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
@@ -99,11 +99,6 @@ class Limits:
 
 
 # Files.
-
-
-def is_offline(config: DictConfig) -> bool:
-    """Whether a stage learns from stored trajectories."""
-    return OmegaConf.select(config, "offline.files") is not None
 
 
 def found(named: Iterable[str]) -> list[Path]:

@@ -16,8 +16,8 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
 from interaction.episode_file import path_of
-from recipe.training import offline
-from recipe.trajectories import Limits, read, survey
+from recipe.offline import trainer
+from recipe.offline.trajectories import Limits, read, survey
 from rewards.step import compute_score
 
 ROOMY = {"prompt": 5000, "response": 9000, "context": None, "reply": None, "final_only": False}
@@ -31,7 +31,7 @@ def test_verl_gets_the_columns_of_the_episode_as_it_was_played(make_loop: Any, e
     limits = Limits(**ROOMY)
     found = survey([path_of(tmp_path, "train", 1)], limits, words, 2048)
     ((place,),) = found.items(grouped=False)
-    again = offline.output_of(read(place, limits, words), log_probs=True).as_dict()
+    again = trainer.output_of(read(place, limits, words), log_probs=True).as_dict()
     for name in ("prompts", "responses", "response_mask", "rollout_log_probs", "rm_scores", "step_ids", "turn_ids"):
         assert torch.equal(played[name], again[name]), name
     assert set(again) - {"reward_score"} == set(played) - {"reward_score"}
@@ -43,7 +43,7 @@ def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(tmp_path: Pat
     path = write_lines(tmp_path / "000001.jsonl", [line(uid=str(number)) for number in range(12)])
     stored = {"limits": ROOMY, "vocabulary": 2048, "grouped": False, "log_probs": True}
     config = OmegaConf.create({"paths": {"stage": str(tmp_path)}, "data": {"stored": stored}})
-    data = offline.StoredRows([str(path)], tokenizer=tokenizer(), config=config.data)
+    data = trainer.StoredRows([str(path)], tokenizer=tokenizer(), config=config.data)
     tags, fields = dict[str, Any](), dict[str, Any]()
 
     async def put(keys: list[str], fields: Any, tags: list[Any], partition_id: str) -> None:
@@ -54,9 +54,9 @@ def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(tmp_path: Pat
         assert partition_id == "train"
         tags[key], fields[key] = tag, values
 
-    for module in (verls, offline):
+    for module in (verls, trainer):
         monkeypatch.setattr(module, "tq", SimpleNamespace(async_kv_batch_put=put, kv_put=put_one))
-    manager = offline.StoredTrajectories.create(config=config, llm_client=None)
+    manager = trainer.StoredTrajectories.create(config=config, llm_client=None)
     batch = get_tensordict({**collate_fn([data[5], data[2]]), "uid": ["x", "y"]})
     assign_non_tensor_data(batch, "global_steps", 9)
     manager.generate_sequences(batch)

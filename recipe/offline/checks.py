@@ -8,8 +8,8 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from recipe.credit import is_grouped
+from recipe.offline.trajectories import MOST_SHOWN, Limits, survey
 from recipe.stage.starts import check_same_rows
-from recipe.trajectories import MOST_SHOWN, Limits, survey
 
 N = "actor_rollout_ref.rollout.n"
 WHY = {"too_long": "too long", "earlier": "played again after a resume", "silent": "without a token of the model"}

@@ -24,10 +24,10 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 from verl.workers.utils.padding import response_to_nested
 
 from interaction.episode_output import EpisodeOutput
+from recipe.offline.trajectories import Limits, Place, Stored, Survey, read, survey
 from recipe.stage.state import BATCHES_FILE
 from recipe.training.alarms import not_finite
 from recipe.training.trainer import CurriculumTrainer
-from recipe.trajectories import Limits, Place, Stored, Survey, read, survey
 
 
 @lru_cache(maxsize=1)

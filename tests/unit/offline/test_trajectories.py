@@ -14,7 +14,7 @@ from support.stored import CONTEXT, PROMPT, line, tokenizer, write_lines, write_
 
 from data_prep.steptool.lengths import Measure
 from recipe.files import PreflightError
-from recipe.trajectories import Limits, Stored, Survey, found, read, survey
+from recipe.offline.trajectories import Limits, Stored, Survey, found, read, survey
 
 ROOMY = Limits(prompt=100, response=100, context=None, reply=None, final_only=False)
 

@@ -1,0 +1,1 @@
+"""Learning from what is stored: trajectories in place of rollouts, and conversations of the warm start."""
