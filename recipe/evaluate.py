@@ -38,13 +38,13 @@ from interaction.users import UserFault, require_answer
 from recipe.evaluation.arguments import OPTIONS, key_of, parse, settings_of, through
 from recipe.evaluation.play import play_all, play_episode
 from recipe.evaluation.results import Judged, cost_of, results, text
-from recipe.evaluation.search import search_episode
 from recipe.evaluation.server import ServerError, context_note
 from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_lines, read_episodes
 from recipe.files import PreflightError, write_atomic
 from recipe.machine.processes import Interruptible
 from recipe.stage import choosing
 from recipe.stage.export import trained_with
+from recipe.votes.search import search_episode
 
 LOST_STATUS, DISAGREE_STATUS = 3, 4
 

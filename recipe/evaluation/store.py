@@ -72,7 +72,7 @@ class Settings:
     source: dict[str, Any] = field(default_factory=dict)
     """What the tasks were made from: a file of the user's, or a release, by hash."""
     strategy: Literal["plain", "dfsdt"] = "plain"
-    """One branch to its end, or a search over branches (`recipe.evaluation.search`)."""
+    """One branch to its end, or a search over branches (`recipe.votes.search`)."""
     max_nodes: int | None = None
     """Messages of the model that a search may spend on an episode; None without one."""
     stop: tuple[str, ...] = ()

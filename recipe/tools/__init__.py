@@ -1,1 +1,1 @@
-"""Side commands: audit, chat, judge, train_fctncalling. Nothing else in recipe/ imports them."""
+"""Side commands: audit, chat, train_fctncalling. Nothing else in recipe/ imports them."""

@@ -15,7 +15,7 @@ KNOWS = {
     "recipe": {"interaction", "rewards", "data_prep"},
 }
 """Which packages a package may import; environments are found by name in `interaction.environment`."""
-STARTED = ("recipe.train", "recipe.sft", "recipe.evaluate", "recipe.rescore")
+STARTED = ("recipe.train", "recipe.sft", "recipe.evaluate", "recipe.rescore", "recipe.votes.judge")
 
 
 def name_of(path: Path) -> str:

@@ -1,6 +1,6 @@
 """Let a language model vote on conversations: Solved, Unsure or Unsolved.
 
-    python -m recipe.tools.judge outputs/evaluation/mine --endpoint http://127.0.0.1:8001/v1 --served-name judge
+    python -m recipe.votes.judge outputs/evaluation/mine --endpoint http://127.0.0.1:8001/v1 --served-name judge
     python -m recipe.report --compare outputs/judge/judge outputs/evaluation/mine
 
 It judges the episodes of an evaluation, or of the last validation of each stage of a run. Each vote is kept in
@@ -59,7 +59,7 @@ Reply with nothing but this JSON object, with one of the three words: {{"{FIELD}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="python -m recipe.tools.judge", description=__doc__, formatter_class=form)
+    parser = argparse.ArgumentParser(prog="python -m recipe.votes.judge", description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("sources", nargs="+", type=Path, metavar="RUN|EVALUATION", help="folders with episodes")
     add("--endpoint", required=True, metavar="URL", help="OpenAI-compatible server, up to and with /v1")

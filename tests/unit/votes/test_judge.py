@@ -11,8 +11,8 @@ from interaction.plain_text import generic
 from interaction.record import CallRecord, EpisodeRecord, StepRecord, TurnRecord
 from recipe.report import sources
 from recipe.reward import sample_record
-from recipe.tools import judge
-from recipe.tools.judge import FIELD, LONGEST_REPLY, LONGEST_TEXT, read_vote, shown
+from recipe.votes import judge
+from recipe.votes.judge import FIELD, LONGEST_REPLY, LONGEST_TEXT, read_vote, shown
 from rewards.votes import SOLVED
 
 TASKS = {"multi_turn_base_0": "Solved", "multi_turn_base_1": "Unsolved", "multi_turn_miss_func_0": "Unsure"}
