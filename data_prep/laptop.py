@@ -1,8 +1,9 @@
 """The files of `--laptop`: short tasks on which a model of 135M parameters learns to call functions on a CPU.
 
 Some demonstrations in one way of speaking, and many requests in another that can be checked: the warm start learns from
-generated tasks in `plain` words and from BFCL's; the stages play fresh ones in `other` words. Each batch of eight has
-four of these, one in `plain` words and three of BFCL's, one of them to refuse. `unseen` words are for validation alone.
+generated tasks in `plain` words and from BFCL's; the stages play fresh ones in `other` words. Of eight tasks in a row
+four are these, one is in `plain` words and three are BFCL's, one of them to refuse. `unseen` words are for validation
+alone.
 """
 
 import json
@@ -25,15 +26,15 @@ WARM_START = "stage0_sft.parquet"
 SFT_ALL = "sft_all.parquet"
 """The warm start's conversations and gold of all training tasks, for a comparison with supervised training."""
 STAGES = {"stage1_format": 20, "stage2_base": 48, "stage3_full": 48}
-"""Stage -> batches of eight tasks in its long file, `STAGE_long.parquet`."""
+"""Stage -> blocks of eight tasks in its long file, `STAGE_long.parquet`."""
 ONE, TWO, THREE = STAGES.values()
 FEW = 8
 """In the other one, its beginning."""
 HELD_OUT: dict[str, Part] = {"val.parquet": "test", "val_all.parquet": "test", "val_dev.parquet": "dev"}
 KINDS: dict[str, Literal["sft", "val"]] = {WARM_START: "sft", SFT_ALL: "sft", **{name: "val" for name in HELD_OUT}}
 
-CLASSES = ("GorillaFileSystem", "MathAPI", "MessageAPI", "TicketAPI")
-"""Of generated tasks: four of BFCL's eight, 54 functions. So each is asked for often, and prompts are short."""
+CLASSES = ("MathAPI", "TicketAPI")
+"""Of generated tasks: two of BFCL's eight, 26 functions. So each is asked for often, and prompts are short."""
 KIND = Literal["one", "two", "others"]
 """Generated tasks of one turn, of two, and in BFCL's other three forms."""
 SHAPES: dict[KIND, tuple[tuple[int, int], tuple[str, ...]]] = {
@@ -44,7 +45,7 @@ SHAPES: dict[KIND, tuple[tuple[int, int], tuple[str, ...]]] = {
 """Kind -> the fewest and most turns, and forms."""
 GENERATED: dict[Words, dict[Part, dict[KIND, int]]] = {
     "plain": {
-        "train": {"one": 48 + ONE, "two": 48 + TWO, "others": 24 + THREE},
+        "train": {"one": 24 + ONE, "two": 24 + TWO, "others": 12 + THREE},
         "dev": {"one": 12, "two": 16, "others": 12},
         "test": {"one": 25, "two": 45, "others": 30},
     },
@@ -60,7 +61,7 @@ GENERATED: dict[Words, dict[Part, dict[KIND, int]]] = {
 }
 """Words -> part -> kind -> tasks; in `plain` words the warm start has the first, the stages the last."""
 WARM = {"simple_python": 50, "multiple": 25, "irrelevance": 40, "multi_turn_base": 10}
-"""Category of BFCL -> conversations of the warm start, beside 120 generated ones."""
+"""Category of BFCL -> conversations of the warm start, beside 60 generated ones."""
 VALIDATED = {
     "val.parquet": {"simple_python": 40, "multiple": 20, "irrelevance": 40, "multi_turn_base": 16},
     "val_all.parquet": {"simple_python": 90, "multiple": 50, "irrelevance": 60, "multi_turn_base": 60},

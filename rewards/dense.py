@@ -3,15 +3,18 @@
 A failed turn earns up to the share `partial` of a solved one: half of it for the functions that gold calls, half for
 gold's calls. Where all rollouts of a task fail, these are all that tells them apart. Each call beyond the number that
 gold makes in its turn costs `price`; for progress alone such a call does no harm, and a policy learns to make it.
+
+What a turn earned stands at its last message, so that `algorithm=turn_grpo` gives each turn the credit of its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from math import fsum
 from typing import Any
 
-from rewards.metrics import calls_of, episode_metrics, episode_of, share_of
+from rewards.metrics import calls_of, did_work, episode_metrics, episode_of, share_of, surplus
 
 
 def compute_score(
@@ -22,8 +25,8 @@ def compute_score(
     partial: float = 0.3,
     price: float = 0.1,
     **kwargs: Any,
-) -> dict[str, float]:
-    """verl's reward function: `score` and the metrics. Only `extra_info["episode"]` is read.
+) -> dict[str, Any]:
+    """verl's reward function: `score`, `step_scores` and the metrics. Only `extra_info["episode"]` is read.
 
     Raises:
         ValueError: the partial credit or the price is no share.
@@ -33,8 +36,16 @@ def compute_score(
             raise ValueError(f"rewards.dense: {name}={value!r}; expected 0 to 1")
     episode = episode_of(extra_info)
     metrics, turns = episode_metrics(episode), episode["turns"]
-    tried = sum((1 - share_of(turn)) * attempted(turn) for turn in turns) / max(1, len(turns))
-    return {"score": max(0.0, metrics["progress"] + partial * tried - price * metrics["surplus"]), **metrics}
+    scores: list[float] = []
+    for turn in turns:
+        share = share_of(turn)
+        earned = share * did_work(episode) + partial * (1 - share) * attempted(turn)
+        scores += [0.0] * len(turn["steps"])
+        if turn["steps"]:
+            scores[-1] = max(0.0, earned / len(turns) - price * surplus(turn))
+    if scores and not any(turn["passed"] is not None for turn in turns):  # the environment judges the episode only
+        scores[-1] += metrics["progress"]
+    return {"score": fsum(scores), "step_scores": scores, **metrics}
 
 
 def attempted(turn: Mapping[str, Any]) -> float:

@@ -95,7 +95,8 @@ class Run:
             *SHORT,
             f"trainer.test_freq={1000 if self.hardware == 'tiny' else -1}",  # at the last step, after its checkpoint
         ]
-        given = environment(HARDWARE=self.hardware)
+        rows = {} if self.hardware == "tiny" else {"TRAIN_BATCH_SIZE": "4", "MINI_BATCH_SIZE": "4"}
+        given = environment(HARDWARE=self.hardware, **rows)
         child = subprocess.Popen(
             command, cwd=ROOT, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
