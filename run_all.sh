@@ -42,6 +42,7 @@ case $HARDWARE in # seconds, and the same bytes every time
             data+=/seed$SEED
             arguments=("paths.data=$data" "${arguments[@]}")
         fi
+        [[ $curriculum ]] || arguments+=(--curriculum laptop)
         .venv/bin/python -m data_prep --out "$data" --laptop --seed "${SEED:-1}"
         ;;
     *) [[ -f $data/manifest.json ]] || .venv/bin/python -m data_prep --out "$data" "${options[@]}" ;;
