@@ -24,7 +24,7 @@ from recipe.machine.processes import LAUNCH, LOCK, NOTE
 from recipe.offline.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
 from recipe.preflight import require
 from recipe.preflight.machine import choose_attention
-from recipe.preflight.model import load_tokenizer, start_model, weights
+from recipe.preflight.model import load_settings, load_tokenizer, start_model, weights
 from recipe.preflight.settings import model_lora, packed_rows
 from recipe.settings import command
 from recipe.stage import starts, state
@@ -152,7 +152,8 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
             write(sides, folder_of(config))
             starts.write_start(config, overrides, made)
     # every process, so that all come to the same attention
-    lines = choose_attention(config, "cuda") if config.trainer.device == "cuda" else []
+    cuda = config.trainer.device == "cuda"
+    lines = choose_attention(config, "cuda", load_settings(str(config.model.path))) if cuda else []
     if sides:
         print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
     process_group()

@@ -15,7 +15,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from recipe import preflight, reward
-from recipe.cpu import precision
 from recipe.files import PreflightError
 from recipe.machine import processes
 from recipe.machine.cluster import TOKEN, Answer, runtime_env, watching
@@ -119,8 +118,9 @@ def supervise(config: DictConfig) -> int:
 
 
 def run(config: DictConfig, overrides: list[str]) -> None:
-    """Check what is left to check, then train the stage; or only say that it could."""
-    if not config.preflight_only and TOKEN not in os.environ:
+    """One start, from top to bottom: check, note, launch, export; with `preflight_only` the checks alone."""
+    looks = config.preflight_only
+    if not looks and TOKEN not in os.environ:
         sys.exit(supervise(config))
     starts.set_environment(config, config.trainer.nnodes)
     try:
@@ -128,31 +128,26 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         try:
             cluster = find_cluster(config)  # before the run's folder is touched: each node has to see it
         except PreflightError as error:
-            if not config.preflight_only:
+            if not looks:
                 raise
             lacks.append(str(error))
-        if not config.preflight_only:
-            with writing(config):
-                say(starts.repair(config))
-        if not config.preflight_only and cluster is None and config.launcher.get("prefork"):
-            from recipe.machine import prefork  # another process imports the large libraries while this one does
-
-            sys.executable = prefork.start()
-        lacks += preflight.check(config)
-        trains = not config.preflight_only and (not end.at_target(config) or end.owes_validation(config))
+        alone = cluster is None and not lacks
         with writing(config):
-            precision.settle(config, None if config.preflight_only else Path(config.paths.run))
-        preflight.check_model(config)
-        if not config.preflight_only:
-            with writing(config):
-                say(starts.start_over(config))
-                starts.write_start(config, overrides)
-                starts.write_manifest(config)
+            if not looks:
+                say(starts.repair(config, alone))
+                if alone and config.launcher.get("prefork"):
+                    from recipe.machine import prefork  # another process imports large libraries meanwhile
+
+                    sys.executable = prefork.start()
+            lacks += preflight.check(config, alone)
+            trains = not looks and (not end.at_target(config) or end.owes_validation(config))
+            if not looks:
+                starts.note(config, overrides)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     unknown = (f"NOTE       {line}" for line in unread(config, overrides))
     print(preflight.summary(config), *unknown, sep="\n", flush=True)
-    if config.preflight_only:
+    if looks:
         if lacks:
             listed = "".join(f"\n- {text}" for text in lacks)
             sys.exit(f"all other checks passed; nothing was started. {config.stage.name} cannot start here:{listed}")

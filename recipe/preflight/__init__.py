@@ -1,14 +1,19 @@
 """Checks before any worker starts. Each function of this room yields problems: what is wrong, and what to set.
 
-Here they are joined, and raised together as one error. Only `check_model` imports transformers.
+Here they are joined, and raised together as one error. transformers is imported once the rest has passed.
 """
 
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
+from interaction import get_protocol
+from recipe.cpu import precision
 from recipe.files import PreflightError
 from recipe.machine import loopback
+from recipe.memory import known_model
 from recipe.settings import is_offline, on_policy
 from recipe.stage import end, starts
 
@@ -47,8 +52,13 @@ def check_settings(config: DictConfig) -> None:
         print(f"NOTE       {line}", flush=True)
 
 
-def check(config: DictConfig) -> list[str]:
-    """Data, start model, reward, user and machine; fills in the start model. After `check_settings`.
+def check(config: DictConfig, alone: bool = True) -> list[str]:
+    """Data, start model, reward, user, machine; that weights, tokenizer, template, protocol and lengths fit each other.
+
+    After `check_settings`. Fills in the start model and the number format.
+
+    Args:
+        alone: no cluster is joined, so this machine is the one that has to do.
 
     Returns what this machine lacks (GPUs, memory, disk, a server that plays the user): with `preflight_only` that does
     not stop the other checks.
@@ -56,44 +66,34 @@ def check(config: DictConfig) -> list[str]:
     Raises:
         PreflightError: there is a problem.
     """
-    from recipe.preflight import data, machine, model, settings
+    from recipe.offline.checks import check_trajectories
+    from recipe.preflight import data, machine, model, settings, tokens
 
-    notes, lines, plays = list[str](), list[str](), not is_offline(config)
-    require(data.rows(config, notes) if plays else (), model.start(config, notes))
-    settings.fit_bucket(config)
-    lacks = problems(data.user(config) if plays else (), machine.lacks(config, lines))
-    tried = data.own_code(config), data.reward(config, notes) if plays else ()
-    unfit = problems(*tried, machine.gpu_memory(config, lines))
+    notes, lines, plays, read = list[str](), list[str](), not is_offline(config), dict[str, list[dict[str, Any]]]()
+    require(data.rows(config, notes, read) if plays else (), model.start(config, notes))
+    known = known_model(config)
+    settings.fit_bucket(config, known)
+    lacks = problems(data.user(config) if plays else (), machine.lacks(config, known, lines, alone))
+    tried = data.own_code(config), data.reward(config, notes, read) if plays else ()
+    unfit = problems(*tried, machine.gpu_memory(config, known, lines))
     require(unfit, () if config.preflight_only else lacks)
     starts.check_same_start(config)
     print(*(f"NOTE       {line}" for line in notes), *lines, sep="\n", flush=True)
-    return lacks
 
-
-def check_model(config: DictConfig) -> None:
-    """Weights, tokenizer, template, protocol and lengths fit each other, and the attention is right on the GPUs.
-
-    After `check`.
-
-    Raises:
-        PreflightError: they do not.
-    """
-    from interaction import get_protocol
-    from recipe.offline.checks import check_trajectories
-    from recipe.preflight import machine, model, tokens
-
-    path, notes = str(config.actor_rollout_ref.model.path), list[str]()
-    settings, tokenizer = model.load_settings(path), model.load_tokenizer(path)
-    require(model.context(config, settings), model.weights(path), model.vocabulary(tokenizer, settings))
-    if is_offline(config):
-        require(check_trajectories(config, tokenizer, settings, notes))
-    else:
+    precision.settle(config, None if config.preflight_only else Path(config.paths.run))
+    path, fits = str(config.actor_rollout_ref.model.path), list[str]()
+    shape, tokenizer = model.load_settings(path), model.load_tokenizer(path)
+    require(model.context(config, shape), model.weights(path), model.vocabulary(tokenizer, shape))
+    if plays:
         protocol = get_protocol(config.interaction.protocol, docs=config.interaction.docs)
         kwargs = config.data.get("apply_chat_template_kwargs") or {}
-        require(model.protocol(tokenizer, protocol), model.template(tokenizer, protocol, kwargs, notes))
-        require(tokens.check_budget(config, tokenizer, protocol, notes))
-    machine.check_attention(config, notes)
-    print(*notes, sep="\n", flush=True)
+        require(model.protocol(tokenizer, protocol), model.template(tokenizer, protocol, kwargs, fits))
+        require(tokens.check_budget(config, tokenizer, protocol, read, fits))
+    else:
+        require(check_trajectories(config, tokenizer, shape, fits))
+    machine.check_attention(config, shape, fits, alone)
+    print(*fits, sep="\n", flush=True)
+    return lacks
 
 
 def summary(config: DictConfig) -> str:

@@ -101,23 +101,27 @@ def _try_tasks(environment: str, tried: int) -> None:
             raise ValueError(f"task {task.id}: its gold does not pass: {how}")
 
 
-def parquet_rows(path: Path, columns: list[str] | None = None) -> list[dict[str, Any]]:
+def parquet_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a parquet file.
 
     Raises:
-        Damaged: it cannot be read, or lacks a column.
+        Damaged: it cannot be read.
     """
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            return file.read(columns=columns).to_pylist()
+            return file.read().to_pylist()
     except FileNotFoundError as error:
         raise Damaged(f"{path} does not exist") from error
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise Damaged(f"{path} cannot be read as parquet: {' '.join(str(error).split())[:200]}") from error
 
 
-def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
-    """Files are whole, hold enough rows for a batch and can be played with the settings; `~` is written out."""
+def rows(config: DictConfig, notes: list[str], read: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
+    """Files are whole, hold enough rows for a batch and can be played with the settings; `~` is written out.
+
+    Args:
+        read: is filled with the rows of each file, for the checks that follow.
+    """
     protocol = get_protocol(config.interaction.protocol, docs=config.interaction.docs)
     options: Any = {split: OmegaConf.to_container(config.interaction[split].environments) for split in ("train", "val")}
     agent = config.actor_rollout_ref.rollout.agent
@@ -164,7 +168,7 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
         for name in names:
             try:
                 check_manifest(Path(name))
-                found = parquet_rows(Path(name))
+                found = read[name] = parquet_rows(Path(name))
                 for place, row in enumerate(found):
                     if reason := fault(row):
                         raise Damaged(f"{name}, row {place}: {reason}")
@@ -226,13 +230,11 @@ def own_code(config: DictConfig) -> Iterator[str]:
             yield f"VERL_USE_EXTERNAL_MODULES={named}: {boundary.raised(error)}. See docs/algorithms.md."
 
 
-def reward(config: DictConfig, notes: list[str]) -> Iterator[str]:
-    """The reward gives usable scores for sample records."""
-    environments, filtering = set[str](), config.algorithm.filter_groups
-    for name in as_list(OmegaConf.select(config, "data.train_files")):
-        if Path(name).is_file():
-            infos = (row["extra_info"] or {} for row in parquet_rows(Path(name), ["extra_info"]))
-            environments |= {info.get("environment") or DEFAULT for info in infos}
+def reward(config: DictConfig, notes: list[str], read: Mapping[str, list[dict[str, Any]]]) -> Iterator[str]:
+    """The reward gives usable scores for sample records of the environments in the training files that were `read`."""
+    filtering, files = config.algorithm.filter_groups, as_list(OmegaConf.select(config, "data.train_files"))
+    infos = (row["extra_info"] or {} for name in files for row in read.get(name, ()))
+    environments = {info.get("environment") or DEFAULT for info in infos}
     try:
         for record, result in tried(config, sorted(environments) or [DEFAULT]):
             values = result if isinstance(result, Mapping) else {"acc": result}  # verl's name for a bare number

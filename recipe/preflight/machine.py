@@ -20,6 +20,7 @@ from recipe.files import PreflightError
 from recipe.machine import loopback
 from recipe.machine.cluster import Answer, ClusterError, ask, describe, memory, secrets
 from recipe.memory import (
+    Architecture,
     cache_line,
     card_bytes,
     checkpoint_parts,
@@ -29,7 +30,6 @@ from recipe.memory import (
     problem,
     read_settings,
 )
-from recipe.preflight.model import load_settings
 from recipe.preflight.settings import devices, playing_devices
 from recipe.settings import CONFIG_DIR, as_list, count_gpus
 from recipe.stage.starts import PACKAGES
@@ -46,30 +46,31 @@ LOOPBACK = {name: value for name, value in loopback.ENVIRONMENT.items() if not n
 """Values with which a node's processes talk to none on another one."""
 
 
-def lacks(config: DictConfig, notes: list[str]) -> Iterator[str]:
+def lacks(config: DictConfig, model: Architecture | None, notes: list[str], alone: bool = True) -> Iterator[str]:
     """GPUs, memory and disk that this machine lacks. With `preflight_only` the other checks go on."""
-    if loopback.cluster(config.trainer.nnodes) is None:  # else `cluster` has looked at each node
+    space = wanted_disk(config, model)
+    if alone:  # else `find_cluster` has looked at each node
         found, wanted = count_gpus(), devices(config)
         if config.trainer.device == "cuda" and found < wanted:
             beside = f", {playing_devices(config)} of them to play" * bool(playing_devices(config))
             yield f"{wanted} GPUs are asked for{beside}, {found} found. Set trainer.n_gpus_per_node, or hardware=cpu."
-        (total, available), needed = memory(), wanted_memory(config)
+        (total, available), needed = memory(), wanted_memory(config, model)
         if total < needed:
             yield f"this machine has {total / GB:.1f} GB of memory, {needed / GB:.0f} are needed ({MEMORY})."
         short = f"; only {available / GB:.0f} GB of memory are free just now" * bool(available < needed)
-        notes.append(f"needs about {needed / GB:.0f} GB of memory and {wanted_disk(config) / GB:.0f} GB of disk{short}")
+        notes.append(f"needs about {needed / GB:.0f} GB of memory and {space / GB:.0f} GB of disk{short}")
     folder = Path(config.paths.stage).absolute()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    if (free := shutil.disk_usage(existing).free) < (wanted_space := wanted_disk(config)):
+    if (free := shutil.disk_usage(existing).free) < space:
         yield (
-            f"{free / GB:.1f} GB are free on the disk of {existing}, about {wanted_space / GB:.1f} GB are needed. Set "
+            f"{free / GB:.1f} GB are free on the disk of {existing}, about {space / GB:.1f} GB are needed. Set "
             "paths.run to another disk, or lower trainer.max_actor_ckpt_to_keep."
         )
 
 
-def wanted_memory(config: DictConfig) -> float:
+def wanted_memory(config: DictConfig, model: Architecture | None) -> float:
     """Bytes of memory that a node needs: for the processes, and for what the model takes outside the GPUs."""
-    processes, model = config.launcher.needs.memory_gb * GB, known_model(config)
+    processes = config.launcher.needs.memory_gb * GB
     if model is None:
         return processes
     if config.trainer.device != "cuda":  # float32: parameters, gradients, Adam; the engine's, and those on their way
@@ -77,9 +78,9 @@ def wanted_memory(config: DictConfig) -> float:
     return processes + sum(host_parts(model, read_settings(config, card=0)).values())
 
 
-def wanted_disk(config: DictConfig) -> float:
+def wanted_disk(config: DictConfig, model: Architecture | None) -> float:
     """Bytes of disk that a stage's checkpoints take, beside what an earlier start of it has written."""
-    stated, model = config.launcher.needs.disk_gb * GB, known_model(config)
+    stated = config.launcher.needs.disk_gb * GB
     if config.trainer.save_freq <= 0 or model is None:
         return stated
     resumed = step_folders(Path(config.trainer.default_local_dir)) if config.trainer.resume_mode == "auto" else {}
@@ -89,11 +90,11 @@ def wanted_disk(config: DictConfig) -> float:
     return max(stated, checkpoint * ((config.trainer.max_actor_ckpt_to_keep or 1) + 1) + export * exports - there)
 
 
-def gpu_memory(config: DictConfig, notes: list[str]) -> Iterator[str]:
+def gpu_memory(config: DictConfig, model: Architecture | None, notes: list[str]) -> Iterator[str]:
     """The run fits its cards, by the estimate of `recipe.memory`."""
     if config.trainer.device != "cuda":
         return
-    card, model = card_bytes(config), known_model(config)
+    card = card_bytes(config)
     if card is None or model is None:
         what = "the card's size is unknown (launcher.needs.gpu_memory_gb)" if card is None else "its layers are unknown"
         notes.append(f"GPU memory: no estimate for {config.actor_rollout_ref.model.path}, {what}")
@@ -108,22 +109,22 @@ def gpu_memory(config: DictConfig, notes: list[str]) -> Iterator[str]:
         notes.append(wrong)
 
 
-def check_attention(config: DictConfig, notes: list[str]) -> None:
+def check_attention(config: DictConfig, settings: Any, notes: list[str], alone: bool = True) -> None:
     """`choose_attention` on this machine's GPUs. Where it has none, as a cluster's head, nothing is tried."""
     if config.trainer.device != "cuda":
         return
-    elsewhere = config.preflight_only or loopback.cluster(config.trainer.nnodes) is not None
-    if elsewhere and not count_gpus():
+    if (config.preflight_only or not alone) and not count_gpus():
         notes.append("attention: not tried, nvidia-smi shows no GPU here; try `python -m recipe.gpu.selfcheck` there")
     else:
-        notes += choose_attention(config, "cuda")
+        notes += choose_attention(config, "cuda", settings)
 
 
-def choose_attention(config: DictConfig, device: str) -> list[str]:
+def choose_attention(config: DictConfig, device: str, settings: Any) -> list[str]:
     """Try `varlen` and `varlen_repeat_kv` on the device; where only the latter is right, the configuration gets it.
 
     Args:
         config: of a stage, or of the warm start, whose model stands at another place.
+        settings: the model's, as `recipe.preflight.model.load_settings` reads them.
 
     Returns:
         A line for the log; none where another attention is chosen.
@@ -136,7 +137,7 @@ def choose_attention(config: DictConfig, device: str) -> list[str]:
     chosen, other = str(model.override_config.get("attn_implementation")), "varlen_repeat_kv"
     if not chosen.startswith("varlen"):
         return []
-    shape = head_shape(str(model.path))
+    shape = head_shape(settings, str(model.path))
     found = run_selfcheck(device, shape)
     if found["device"] is None:
         raise PreflightError(f"the attention cannot be tried on a GPU: {found['cuda']}. hardware=cpu needs none.")
@@ -152,13 +153,12 @@ def choose_attention(config: DictConfig, device: str) -> list[str]:
     )
 
 
-def head_shape(path: str) -> dict[str, int | None]:
+def head_shape(settings: Any, path: str) -> dict[str, int | None]:
     """Numbers of attention heads, of key and value heads, size of a head, and window, from a model's configuration.
 
     Raises:
-        PreflightError: the configuration cannot be read, or does not have them.
+        PreflightError: it does not have them.
     """
-    settings = load_settings(path)
     heads = getattr(settings, "num_attention_heads", None)
     size = getattr(settings, "head_dim", None) or (settings.hidden_size // heads if heads else None)
     if not heads or not size:
@@ -249,7 +249,7 @@ def node_problems(
             f"{nodes} nodes with {each} GPUs, and {playing_devices(config)} more to play, are asked for: {has}. Start "
             "Ray on more nodes (bash run_cluster.sh), or lower trainer.nnodes and n_gpus_per_node."
         )
-    wanted, cpus, own = wanted_memory(config), CPUS_PER_GPU * each + CPUS_BESIDE, _facts(here)
+    wanted, cpus, own = wanted_memory(config, known_model(config)), CPUS_PER_GPU * each + CPUS_BESIDE, _facts(here)
     for node in working:
         if node.fault:
             yield f"{node} cannot be asked: {node.fault}."

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from interaction import get_protocol
 from recipe.credit import GROUPED, is_grouped
-from recipe.memory import BYTES, known_model, sequence_parts
+from recipe.memory import BYTES, Architecture, sequence_parts
 from recipe.offline.trajectories import FORMS, found
 from recipe.settings import CONFIG_DIR, as_list, is_offline, on_policy
 
@@ -338,10 +338,10 @@ def fill_in(config: DictConfig) -> list[str]:
     return notes
 
 
-def fit_bucket(config: DictConfig) -> None:
+def fit_bucket(config: DictConfig, model: Architecture | None) -> None:
     """Raise the bucket in which weights go to the engine, so that it holds the largest of them: the embedding."""
     policy = config.actor_rollout_ref
-    if model := known_model(config):
+    if model:
         least = -(-model.embedding * BYTES[policy.actor.fsdp_config.model_dtype] // 2**20)
         bucket = policy.rollout.checkpoint_engine.update_weights_bucket_megabytes
         policy.rollout.checkpoint_engine.update_weights_bucket_megabytes = max(bucket, least)

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -20,7 +19,6 @@ from interaction.environment import Task, load_tasks, task_key_of, task_name, wa
 from interaction.gold import play_gold
 from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol
-from recipe.preflight.data import parquet_rows
 from recipe.settings import as_list
 from recipe.stage.starts import check_same_rows
 
@@ -102,13 +100,18 @@ def _fits(task: Task, protocol: Protocol, policy: Mapping[str, Any], lengths: Le
     return lengths.fit(later, budget.context - lengths.prompt(opening))
 
 
-def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: list[str]) -> Iterator[str]:
+def check_budget(
+    config: DictConfig, tokenizer: Any, protocol: Protocol, read: Mapping[str, list[dict[str, Any]]], notes: list[str]
+) -> Iterator[str]:
     """The longest prompts fit; and a note for each file with tasks that gold cannot finish.
 
     verl would cut a prompt on the left, and with it the function documentation. The first turns of an unfinishable task
     still teach, so by default it stays; `stage.over_budget=leave_out` does not train on it. Rows of the validation are
     never left out: an accuracy over fewer tasks is another number. verl gets the tasks in `data.leave_out`, as
     environment/id or BFCL's id alone.
+
+    Args:
+        read: file -> its rows, as `recipe.preflight.data.rows` has read them.
     """
     data, interaction, context = config.data, config.interaction, config.actor_rollout_ref.rollout.max_model_len
     lengths = Lengths(tokenizer)
@@ -124,7 +127,7 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
     given = {"train": data.train_files, "val": data.val_files, "pool": config.stage.resample.pool}
     for key, files in given.items():
         for file in as_list(files):
-            rows = parquet_rows(Path(file).expanduser(), ["prompt", "extra_info"])
+            rows = read[file]
             prompts = sorted(
                 (row["prompt"] for row in rows), key=lambda said: sum(len(each["content"]) for each in said)
             )

@@ -198,8 +198,12 @@ def other_start(config: DictConfig, first: bool = True) -> str | None:
     return None
 
 
-def repair(config: DictConfig) -> list[str]:
-    """Before a start: go back to the last whole checkpoint, end lines that a kill cut off. Returns what was done."""
+def repair(config: DictConfig, alone: bool = True) -> list[str]:
+    """Before a start: go back to the last whole checkpoint, end lines that a kill cut off. Returns what was done.
+
+    Args:
+        alone: only this machine writes checkpoints.
+    """
     if config.trainer.resume_mode != "auto":
         return []
     stage = Path(config.paths.stage)
@@ -207,7 +211,6 @@ def repair(config: DictConfig) -> list[str]:
         with path.open("rb+") as file:  # or it would swallow the first line of the repeated step
             if file.seek(0, 2) and (file.seek(-1, 2), file.read(1))[1] != b"\n":
                 file.write(b"\n")
-    alone = loopback.cluster(config.trainer.get("nnodes", 1)) is None
     return state.go_back(Path(config.trainer.default_local_dir), alone)
 
 
@@ -274,6 +277,13 @@ def say(lines: list[str]) -> None:
     """Print what was done to go on from an earlier start; the console shows such lines."""
     for line in lines:
         print(f"RESUME {line}", flush=True)
+
+
+def note(config: DictConfig, overrides: Sequence[str]) -> None:
+    """What a start writes once all checks have passed: what was there aside, what it begins with, the manifest."""
+    say(start_over(config))
+    write_start(config, overrides)
+    write_manifest(config)
 
 
 def write_start(config: DictConfig, overrides: Sequence[str], digest: str | None = None) -> None:

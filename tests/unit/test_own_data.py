@@ -22,8 +22,8 @@ def test_a_start_takes_data_and_settings_and_refuses_a_file_that_was_broken_sinc
     given += [f"+interaction.environments.office={path}"]
     config = compose("stage2", [*given, "+interaction.train.environments.office.augment=true"])
     require(data.environments(config))
-    require(data.rows(config, []))
-    require(data.reward(config, []))
+    require(data.rows(config, [], read := {}))
+    require(data.reward(config, [], read))
     broken = [{**example()[0], "ground_truth": [["fly()"], ["mkdir()"]]}, single_turn(ground_truth=[])]
     write(tmp_path, broken, path.name)
     environments.load_tasks.cache_clear()

@@ -59,8 +59,8 @@ def test_its_data_and_the_reward_pass_the_checks_of_a_stage(tmp_path):
     config = config_of(f"+interaction.environments.inventory={os.path.relpath(path)}", *files)
     require(data.environments(config))
     assert config.interaction.environments.inventory == str(path), "workers have other working directories"
-    require(data.rows(config, []))
-    require(data.reward(config, []))
+    require(data.rows(config, [], read := {}))
+    require(data.reward(config, [], read))
     config.reward.custom_reward_function.path = "pkg://rewards.step"
     with pytest.raises(PreflightError, match="the record of move_0 does not say which calls are gold's"):
-        require(data.reward(config, []))
+        require(data.reward(config, [], read))

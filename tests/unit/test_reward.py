@@ -68,7 +68,7 @@ def test_a_file_with_a_dataclass_is_run_once_and_called_with_its_arguments_befor
     path = tmp_path / "my_reward.py"
     path.write_text(f"{DATACLASS}\nopen({str(tmp_path / 'runs')!r}, 'a').write('x')\n")
     config = config_of(str(path), scale=3.0)
-    require(data.reward(config, []))
+    require(data.reward(config, [], {}))
     assert by_verl(config) == {"score": 3.0 * len(sample_record()["turns"])} == by_verl(config)
     assert (tmp_path / "runs").read_text() == "x"
     setting = reward.for_verl(config).reward.custom_reward_function
@@ -103,7 +103,7 @@ def test_a_reward_that_gives_no_score_costs_verl_one_sample_and_one_line(tmp_pat
         assert str(folder / "my_reward.py") in line and "(task_7)" in line and "\n" not in line
         if kind == "def":
             with pytest.raises(PreflightError, match=said):
-                require(data.reward(config, []))
+                require(data.reward(config, [], {}))
     shown = capsys.readouterr().out.count("REWARD FAILED on task_7: the reward compute_score of")
     assert 0 < shown <= reward.NAMED_FAILURES
 
@@ -111,10 +111,10 @@ def test_a_reward_that_gives_no_score_costs_verl_one_sample_and_one_line(tmp_pat
 def test_an_argument_that_a_reward_does_not_name_is_refused_or_told_of(tmp_path, capsys):
     path = written(tmp_path, "return 0.0", takes="data_source, solution_str, ground_truth, extra_info, price=0.1")
     with pytest.raises(PreflightError, match="takes no argument prize; its parameters are .*price"):
-        require(data.reward(config_of(path, prize=1), []))
-    require(data.reward(config_of(path, price=1), []))
+        require(data.reward(config_of(path, prize=1), [], {}))
+    require(data.reward(config_of(path, price=1), [], {}))
     (tmp_path / "any").mkdir()
-    require(data.reward(config_of(written(tmp_path / "any", "return 0.0"), prize=1), []))
+    require(data.reward(config_of(written(tmp_path / "any", "return 0.0"), prize=1), [], {}))
     assert re.findall("NOTE the reward has no parameter `(.*?)`", capsys.readouterr().out) == ["prize"]
 
 

@@ -12,6 +12,7 @@ from recipe.gpu.attention import Bounds, bounds_of, sequence_by_sequence, varlen
 from recipe.gpu.selfcheck import LIMITS, errors, judge
 from recipe.preflight import machine
 from recipe.preflight.machine import choose_attention, head_shape
+from recipe.preflight.model import load_settings
 from recipe.settings import compose
 
 SHAPE = {"heads": 6, "kv_heads": 2, "head_size": 16}
@@ -55,11 +56,12 @@ def config(tmp_path: Path) -> DictConfig:
 
 
 def test_the_models_heads_are_tried_in_a_process_of_its_own(config):
-    assert head_shape(config.actor_rollout_ref.model.path) == SHAPE | {"window": None}
-    (line,) = choose_attention(config, "cpu")
+    settings = load_settings(config.actor_rollout_ref.model.path)
+    assert head_shape(settings, "") == SHAPE | {"window": None}
+    (line,) = choose_attention(config, "cpu", settings)
     assert "varlen is right on cpu with" in line
     with pytest.raises(PreflightError, match="cannot be tried on a GPU: .*CUDA.*hardware=cpu"):
-        machine.check_attention(config, [])  # torch for CPUs
+        machine.check_attention(config, settings, [])  # torch for CPUs
 
 
 def test_kv_heads_are_repeated_only_where_the_grouped_form_is_wrong(config, monkeypatch: pytest.MonkeyPatch):
@@ -67,5 +69,5 @@ def test_kv_heads_are_repeated_only_where_the_grouped_form_is_wrong(config, monk
         verdicts = {"varlen": {"right": right, "says": ""}, "varlen_repeat_kv": {"right": True, "says": ""}}
         answer = {"device": "H100", **verdicts}
         monkeypatch.setattr(machine, "run_selfcheck", lambda *_, answer=answer: answer)
-        machine.check_attention(config, [])
+        machine.check_attention(config, load_settings(config.actor_rollout_ref.model.path), [])
         assert config.actor_rollout_ref.model.override_config.attn_implementation == result

@@ -34,7 +34,7 @@ def said(configured, refusal, made) -> Callable[..., tuple[str, str]]:
         for key, value in settings.items():
             OmegaConf.update(config, key.replace("__", "."), value, force_add=True)
         said.config = config
-        return refusal(data.rows(config, notes)), "\n".join(notes)
+        return refusal(data.rows(config, notes, {})), "\n".join(notes)
 
     return said
 
@@ -202,12 +202,16 @@ def test_a_reward_is_tried_and_has_the_metric_by_which_groups_are_compared(confi
         (path := tmp_path / f"reward{number}.py").write_text(kind + HEAD + body)
         given = [f"reward.custom_reward_function.path={path}", f"algorithm.filter_groups.metric={metric}"]
         config = configured("algorithm.filter_groups.enable=true", *given, "data.train_files=none")
-        line = refusal(data.reward(config, []))
+        line = refusal(data.reward(config, [], {}))
         assert word in line and bool(line) is bool(word), (body, line)
     for kind in ("", "async "):
         (path := tmp_path / f"{kind}reward.py").write_text(kind + HEAD + "return {'score': 1.0, 'malformed': 0}")
         config, notes = configured("algorithm=dapo", f"reward.custom_reward_function.path={path}"), list[str]()
-        assert refusal(data.reward(config, notes)) == "" and config.algorithm.filter_groups.metric == "reward" and notes
+        assert (
+            refusal(data.reward(config, notes, {})) == ""
+            and config.algorithm.filter_groups.metric == "reward"
+            and notes
+        )
 
 
 OWN: list[tuple[Callable[..., Any], str]] = [

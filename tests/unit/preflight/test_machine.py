@@ -11,6 +11,7 @@ from recipe.files import PreflightError
 from recipe.machine import cluster as nodes
 from recipe.machine import loopback
 from recipe.machine.cluster import Answer, Node
+from recipe.memory import known_model
 from recipe.preflight import machine, settings
 
 GB = machine.GB
@@ -28,7 +29,7 @@ def lacks(configured, monkeypatch, tmp_path):
         monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=disk * GB))
         monkeypatch.setattr(machine, "count_gpus", lambda: gpus)
         config, notes = configured(f"paths.run={tmp_path}/not/yet", *overrides), list[str]()
-        return "\n".join(machine.lacks(config, notes)), "\n".join(notes)
+        return "\n".join(machine.lacks(config, known_model(config), notes)), "\n".join(notes)
 
     return lacks
 
@@ -66,20 +67,21 @@ def test_the_host_holds_the_model_as_often_as_it_is_loaded_and_the_cards_the_est
     assert "201 are needed" in lacks(150, 9999, *stage3, gpus=8)[0] and lacks(202, 9999, *stage3, gpus=8)[0] == ""
     monkeypatch.setenv("PATH", "")
     config, notes = configured(*stage3), list[str]()
-    assert not [*machine.gpu_memory(config, notes)] and "GPU memory, estimated: generation" in notes[0]
+    model = known_model(config)
+    assert not [*machine.gpu_memory(config, model, notes)] and "GPU memory, estimated: generation" in notes[0]
     config.actor_rollout_ref.model.use_fused_kernels = False
-    (wrong,) = machine.gpu_memory(config, [])
+    (wrong,) = machine.gpu_memory(config, model, [])
     assert "does not fit" in wrong and "use_fused_kernels=true" in wrong
     config.launcher.check_gpu_memory = False
-    assert not [*machine.gpu_memory(config, notes)] and "does not fit" in notes[-1]
+    assert not [*machine.gpu_memory(config, model, notes)] and "does not fit" in notes[-1]
 
 
 def test_a_model_takes_memory_of_a_machine_without_gpus_and_of_the_way_to_the_engine(configured):
     config = configured("actor_rollout_ref.model.path=qwen2.5-1.5b", "launcher.needs.memory_gb=6")
-    settings.fit_bucket(config)
+    settings.fit_bucket(config, model := known_model(config))
     bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes
     assert bucket == -(-151936 * 1536 * 4 // 2**20), "the embedding in float32"
-    assert machine.wanted_memory(config) / GB == pytest.approx(6 + 24 * 1.543714304)
+    assert machine.wanted_memory(config, model) / GB == pytest.approx(6 + 24 * 1.543714304)
 
 
 HERE: dict[str, Any] = {

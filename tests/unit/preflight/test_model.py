@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from interaction import get_protocol
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tokenizer
 from recipe.files import PreflightError
-from recipe.preflight import check, check_model, model
+from recipe.preflight import check, model
 from recipe.stage.weights import note_base, note_sums
 
 
@@ -27,7 +27,7 @@ def checked(configured, refusal, made, tmp_path):
         needs = ("launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
         config = configured(*where, *needs, *overrides, **given)
         config.actor_rollout_ref.rollout.agent.agent_loop_config_path = "recipe/config/agent_loops.yaml"
-        return config, refusal(lambda: check(config), lambda: check_model(config))
+        return config, refusal(lambda: check(config))
 
     return checked
 

@@ -13,6 +13,7 @@ from interaction import get_protocol
 from interaction.environment import load_tasks, register
 from interaction.gold import play_gold
 from recipe.cpu.tiny_policy import make_tokenizer
+from recipe.preflight.data import parquet_rows
 from recipe.preflight.tokens import Budget, Lengths, check_budget, over_budget
 
 think_xml = get_protocol("think_xml", docs="signature")
@@ -77,7 +78,8 @@ def judged(configured, refusal, tmp_path, tokenizer):
         config.interaction.update(max_tokens_per_reply=None, train=policy, val=policy)
         config.actor_rollout_ref.rollout.max_model_len = None
         config.data.update({"train_batch_size": 2, "max_prompt_length": 8192, "max_response_length": LIMIT, **data})
-        return refusal(check_budget(config, tokenizer, think_xml, notes)), notes, config
+        read = {name: parquet_rows(Path(name)) for name in (config.data.train_files, config.data.val_files)}
+        return refusal(check_budget(config, tokenizer, think_xml, read, notes)), notes, config
 
     return judged
 
