@@ -23,7 +23,8 @@ def generate(
 ) -> Iterator[dict[str, Any]]:
     """Entries in BFCL's form, the same for the same arguments.
 
-    Programs and composed names of one part occur in no other, and no two tasks of a part have the same words.
+    Programs of two operations or more, and composed names, of one part occur in no other. No two tasks of a part have the
+    same words.
 
     Args:
         part: train, dev or test.

@@ -99,7 +99,9 @@ def propose(random: Random, part: Part, shape: Shape) -> Proposal | None:
             for at in range(length):
                 program += "+" if steps else ";" if drawn else ""
                 last = (number, at) == (len(lengths) - 1, length - 1)
-                fits = {name: one for name, one in left.items() if not last or words.part_of(program + name) == part}
+                fits = left
+                if last and program:  # a single operation is in all parts, with other names and values
+                    fits = {name: one for name, one in left.items() if words.part_of(program + name) == part}
                 name, step = _step(world, fits, shape.words)
                 del left[name]
                 program += name

@@ -29,11 +29,16 @@ def scenario(entry):
     return scenario_of(entry["id"].rpartition("_")[0], entry, entry["ground_truth"], 0)
 
 
-def test_parts_share_no_program_or_name_and_sets_of_words_no_wording():
+def test_parts_share_no_name_and_no_program_but_single_operations_and_sets_of_words_no_wording():
     def people(those):
         return {name for entry in those for name in entry["initial_config"].get("MessageAPI", {}).get("user_map", ())}
 
-    assert not {entry["program"] for entry in TRAIN} & {entry["program"] for entry in TEST}
+    def programs(those):
+        return {entry["program"] for entry in those if {*";+"} & {*entry["program"]}}
+
+    assert programs(TRAIN) and programs(TEST) and not programs(TRAIN) & programs(TEST)
+    single = Shape(classes=("MathAPI",), turns=(1, 1), operations=1, forms=("multi_turn_base",))
+    assert len({entry["program"] for entry in generate("test", 60, 1, single)}) > 12, "all operations are held out"
     assert people(TRAIN) and people(TEST) and not people(TRAIN) & people(TEST)
     words = {kind: [] for kind in REGISTERS}
     for item in (item for group in operations().values() for item in group.values()):
@@ -114,7 +119,7 @@ def test_the_command_writes_the_same_environment_in_every_process(tmp_path):
 
 
 def test_a_shape_that_has_no_more_tasks_does_not_run_for_ever(monkeypatch):
-    monkeypatch.setattr("bfcl_env.synthesis.PATIENCE", 50)
+    monkeypatch.setattr("bfcl_env.synthesis.PATIENCE", 2)
     shape = Shape(classes=("TicketAPI",), turns=(1, 1), operations=1, forms=("multi_turn_base",))
     with pytest.raises(ValueError, match="tasks of this shape are found"):
         list(generate("dev", 5000, 1, shape))
