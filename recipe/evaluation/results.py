@@ -226,7 +226,7 @@ def text(found: Mapping[str, Any]) -> str:
         if (score := found["multi_turn_official"]) is not None:
             parts.append(f"acc_official, mean of the four categories over {overall['tasks']} tasks: {score:.3f}")
         if (score := found["multi_turn_bfcl"]) is not None:
-            parts.append(f"BFCL's multi-turn score, by its own checker over all its tasks: {score:.3f}")
+            parts.append(f"mean of the categories by BFCL's own checker, over all its tasks: {score:.3f}")
         if board := found["leaderboard"]:
             averages = "   ".join(f"{name} {value:.3f}" for name, value in board["averages"].items())
             missing = f"\n  not played: {', '.join(board['missing'])}" if board["missing"] else ""

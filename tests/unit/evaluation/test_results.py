@@ -69,7 +69,7 @@ def test_pass_k_has_the_interval_over_clusters_in_data_and_table():
     assert shown in table and group["pass_at_k"]["acc"]["2"]["high"] - group["pass_at_k"]["acc"]["2"]["low"] > 0.5
 
 
-def test_only_the_whole_set_by_bfcls_own_verdict_is_called_bfcls_score():
+def test_only_the_whole_set_has_a_mean_by_bfcls_own_checker():
     tasks = list(load_tasks().values())
     record = play(tasks[0], PROTOCOL, POLICIES["nothing"])
     valid = SimpleNamespace(valid=True, reason="", differences=("one",))
@@ -78,7 +78,7 @@ def test_only_the_whole_set_by_bfcls_own_verdict_is_called_bfcls_score():
     for episodes, without, named in ((judged, [], True), (judged[1:], [], False), (judged, lost, False)):
         found = results(episodes, without, 1)
         assert found["multi_turn_official"] == 0.0 and found["multi_turn_bfcl"] == (1.0 if named else None)
-        assert ("BFCL's multi-turn score" in text(found)) is named
+        assert ("BFCL's own checker, over all" in text(found)) is named
         assert text(found).split()[:5] == ["category", "tasks", "episodes", "acc_official", "acc"]
 
 
