@@ -45,7 +45,7 @@ SHAPES: dict[KIND, tuple[tuple[int, int], tuple[str, ...]]] = {
 """Kind -> the fewest and most turns, and forms."""
 GENERATED: dict[Words, dict[Part, dict[KIND, int]]] = {
     "plain": {
-        "train": {"one": 24 + ONE, "two": 24 + TWO, "others": 12 + THREE},
+        "train": {"one": 36 + ONE, "two": 36 + TWO, "others": 24 + THREE},
         "dev": {"one": 12, "two": 16, "others": 12},
         "test": {"one": 25, "two": 45, "others": 30},
     },
@@ -61,7 +61,7 @@ GENERATED: dict[Words, dict[Part, dict[KIND, int]]] = {
 }
 """Words -> part -> kind -> tasks; in `plain` words the warm start has the first, the stages the last."""
 WARM = {"simple_python": 50, "multiple": 25, "irrelevance": 40, "multi_turn_base": 10}
-"""Category of BFCL -> conversations of the warm start, beside 60 generated ones."""
+"""Category of BFCL -> conversations of the warm start, beside 96 generated ones."""
 VALIDATED = {
     "val.parquet": {"simple_python": 40, "multiple": 20, "irrelevance": 40, "multi_turn_base": 16},
     "val_all.parquet": {"simple_python": 90, "multiple": 50, "irrelevance": 60, "multi_turn_base": 60},
