@@ -17,7 +17,8 @@ URL = os.environ.get("DESK_URL", "http://127.0.0.1:8123")
 
 
 class Desk:
-    UNAVAILABLE = (aiohttp.ClientConnectionError,)  # the service is not there: asked again, and never the model's fault
+    UNAVAILABLE = (aiohttp.ClientConnectionError, TimeoutError)  # asked again, and never the model's fault
+    ONCE = ("open_ticket",)  # a second one would be a second ticket
 
     async def setup(self):
         self.path = (await self._ask("POST", "/desks"))["path"]

@@ -83,8 +83,9 @@ class ToolTask:
     tools: Callable[..., Any]
     """The class. An object is made without arguments, then gets `start` by its method `reset`, as TRL does with a row
     of its data set; without such a method, `start` are the arguments with which it is made."""
-    turns: Sequence[tuple[str, Sequence[Call]] | str]
-    """For each turn, the user's words and gold's calls; of a task with `check` the words alone will do."""
+    turns: Sequence[tuple[str, Sequence[Call]] | tuple[str, Sequence[Call], str] | str]
+    """For each turn, the user's words, gold's calls and, where it matters, gold's answer; of a task with `check` the
+    user's words alone will do."""
     start: Mapping[str, Any] = field(default_factory=dict)
     part: Part = "train"
     category: str = "tools"
@@ -134,9 +135,10 @@ class ToolTask:
 
     def gold(self) -> Iterator[GoldMessage]:
         """Each of gold's calls in a message of its own, an answer at the end of each turn; nothing if it is unknown."""
-        for _, calls in () if any(isinstance(turn, str) for turn in self.turns) else self.said:
-            yield from (GoldMessage(calls=(call,)) for call in calls)
-            yield GoldMessage(answer=ANSWER)
+        known = [turn for turn in self.turns if not isinstance(turn, str)]
+        for turn in known if len(known) == len(self.turns) else ():
+            yield from (GoldMessage(calls=(call,)) for call in turn[1])
+            yield GoldMessage(answer=turn[2] if len(turn) > 2 else ANSWER)
 
     def fresh(self) -> Any:
         """An object as the task begins with."""

@@ -23,8 +23,8 @@ def generate(
 ) -> Iterator[dict[str, Any]]:
     """Entries in BFCL's form, the same for the same arguments.
 
-    Programs of two operations or more, and composed names, of one part occur in no other. No two tasks of a part have the
-    same words.
+    Composed names, and programs of two operations or more, of one part occur in no other. No two tasks of a part have
+    the same words.
 
     Args:
         part: train, dev or test.

@@ -320,6 +320,18 @@ def test_golds_calls_are_made_once_and_their_failure_is_not_the_models(service):
         task([PAY], tools=service.Service, start={"fails": "pay", "error": OSError}).open().answer("")
 
 
+def test_gold_says_what_a_check_of_words_wants_to_hear():
+    turns = [("Count!", [], "How far?"), ("Once.", [Call("up", {})])]
+    asked = ToolTask(
+        "tools", "t", Counter, turns, check=lambda counter, turn, calls, words: turn or words == "How far?"
+    )
+    assert [message.answer for message in asked.gold()] == ["How far?", "", "Done."]
+    for words, passed in (("How far?", True), ("Done.", False)):
+        (attempt := asked.open()).answer(words)
+        attempt.answer("Done.")
+        assert attempt.verdicts().passed is passed
+
+
 def test_a_check_gives_a_share_or_is_refused():
     for value in (np.bool_(True), np.float32(0.5), 0):
         for name in ("check", "check_episode"):
