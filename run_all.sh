@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything: set-up, data, (on a CPU: a pretrained model of 135 M and its warm start,) three stages, table, report page.
 # Arguments are Hydra overrides for every stage, or `stage2:key=value` for one, and the options of recipe.curriculum:
-# --curriculum tiny | with_stage4 | tau | qwen3_4b, --stages stage1,stage2, --ablations ablations (docs/train.md).
+# --curriculum tiny | long | with_stage4 | tau | qwen3_4b, --stages stage1,stage2, --ablations ablations (docs/train.md).
 # preflight_only=true checks every stage and starts nothing.
 # Run it again after an interruption and it goes on where it stopped.
 #   MODEL=/path   start model of stage 1; on a CPU of its warm start (without it: smollm2)

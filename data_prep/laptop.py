@@ -1,8 +1,8 @@
 """The files of `--laptop`: short tasks on which a model of 135M parameters learns to call functions on a CPU.
 
 Some demonstrations in one way of speaking, and many requests in another that can be checked: the warm start learns from
-generated tasks in `plain` words and from BFCL's; the stages play fresh ones in `other` words. Of eight tasks in a row
-four are these, one is in `plain` words and three are BFCL's, one of them to refuse. `unseen` words are for validation
+generated tasks in `plain` words and from BFCL's; the stages play fresh ones in `other` words. Of 16 tasks in a row
+eight are these, two are in `plain` words and six are BFCL's, two of them to refuse. `unseen` words are for validation
 alone.
 """
 
@@ -25,7 +25,7 @@ MAX_RESULT_CHARS = 300
 WARM_START = "stage0_sft.parquet"
 SFT_ALL = "sft_all.parquet"
 """The warm start's conversations and gold of all training tasks, for a comparison with supervised training."""
-STAGES = {"stage1_format": 20, "stage2_base": 48, "stage3_full": 48}
+STAGES = {"stage1_format": 20, "stage2_base": 48, "stage3_full": 40}
 """Stage -> blocks of eight tasks in its long file, `STAGE_long.parquet`."""
 ONE, TWO, THREE = STAGES.values()
 FEW = 8
@@ -101,7 +101,7 @@ def data_sets(out: Path, seed: int = 1, own: str | None = None) -> dict[str, Dat
         "stage2_base": (fresh["two"][: 4 * TWO], mine["two"], simple[ONE:], multiple[ONE:], refuse[ONE:]),
         "stage3_full": (
             *(fresh["two"][4 * TWO :] + fresh["others"], mine["others"]),
-            *(simple[ONE + TWO :], several, refuse[-THREE:]),
+            *(simple[ONE + TWO :], several[: THREE // 2], multiple[-THREE // 2 :], refuse[-THREE:]),
         ),
     }
     chosen = {WARM_START: Random(seed).sample(warm, len(warm))}

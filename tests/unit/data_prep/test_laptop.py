@@ -23,11 +23,11 @@ def test_every_batch_has_fresh_tasks_in_other_words_and_what_must_not_be_forgott
     warm = {row["query_id"] for row in pq.read_table(tmp_path / WARM_START).to_pylist()}
     for name, few in zip(long, STAGES, strict=True):
         assert tasks[f"{few}.parquet"] == tasks[name][:64], "the default run begins as the longer one"
-        for start in range(0, len(tasks[name]), 8):
-            batch = tasks[name][start : start + 8]
-            assert Counter(task.environment for task in batch)["other_words"] == 4
-            assert sum(task.environment == "plain_words" for task in batch) == 1
-            assert sum(task.category == "irrelevance" for task in batch) == 1
+        for start in range(0, len(tasks[name]), 16):
+            batch = tasks[name][start : start + 16]
+            assert Counter(task.environment for task in batch)["other_words"] == 8
+            assert sum(task.environment == "plain_words" for task in batch) == 2
+            assert sum(task.category == "irrelevance" for task in batch) == 2
     fresh = [task for name in long for task in tasks[name] if task.environment.endswith("words")]
     assert len({*fresh}) == len(fresh) == 5 * sum(STAGES.values()), "each is played once"
     forms = [{task.category for task in tasks[name] if task.environment.endswith("words")} for name in long]
