@@ -6,7 +6,9 @@ makes of them. A new protocol needs a part of its own there.
 
 import importlib.util
 import json
+import os
 import re
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -29,6 +31,7 @@ from interaction.refusal import is_refusal
 EACH = pytest.mark.parametrize("name", sorted(PROTOCOLS))
 RECORDED = json.loads(Path(__file__).with_name("protocols_recorded.json").read_text())
 PARSE_LIMIT = 200_000
+ROOT = Path(__file__).parents[3]
 SCENARIOS = load_scenarios()
 HERMES = get_protocol("hermes")
 LS = Call("ls", {})
@@ -251,12 +254,19 @@ def steps(protocol, text):
     return events["call"] + events["c_call"]
 
 
-@EACH
-def test_hostile_texts_of_200000_characters_cost_no_more_than_in_proportion(name):
+def test_hostile_texts_of_200000_characters_cost_no_more_than_in_proportion():
+    """In a process of its own: beside a thread that hangs in C, Python 3.11 never returns from a profiled call."""
+    given = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    ran = subprocess.run([sys.executable, __file__], env=given, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0 and ran.stdout.split() == sorted(PROTOCOLS), ran.stderr[-2000:]
+
+
+def in_proportion(name):
     protocol = get_protocol(name)
     shorter = hostile(protocol, PARSE_LIMIT // 4)
     for long, short in zip(hostile(protocol, PARSE_LIMIT), shorter, strict=True):
         assert steps(protocol, long) <= 5 * steps(protocol, short) + 200, long[:80]
+    print(name)
 
 
 NO_WORDS = """¦ \n¦\u200b\u2060¦\u3164¦...¦1¦\U0001f642\u2139\ufe0f¦<|im_end|>¦</s>¦[INST][/INST]¦im_end|>¦```sh\n```¦\
@@ -345,3 +355,8 @@ def test_hermes_writes_a_whole_episode_as_the_template_does_with_tools(model):
         ours = [message | {"content": message["content"].rpartition("</think>\n\n")[2]} for message in messages]
         tools = HERMES.tools(scenario.functions(0))
         assert render(ours) == render(as_an_api_has_them(messages), tools)
+
+
+if __name__ == "__main__":
+    for name in sorted(PROTOCOLS):
+        in_proportion(name)
