@@ -132,16 +132,17 @@ def run(config: DictConfig, overrides: list[str]) -> None:
                 raise
             lacks.append(str(error))
         alone = cluster is None and not lacks
-        with writing(config):
-            if not looks:
+        if not looks:
+            with writing(config):
                 say(starts.repair(config, alone))
-                if alone and config.launcher.get("prefork"):
-                    from recipe.machine import prefork  # another process imports large libraries meanwhile
+            if alone and config.launcher.get("prefork"):
+                from recipe.machine import prefork  # another process imports large libraries meanwhile
 
-                    sys.executable = prefork.start()
-            lacks += preflight.check(config, alone)
-            trains = not looks and (not end.at_target(config) or end.owes_validation(config))
-            if not looks:
+                sys.executable = prefork.start()
+        lacks += preflight.check(config, alone)
+        trains = not looks and (not end.at_target(config) or end.owes_validation(config))
+        if not looks:
+            with writing(config):
                 starts.note(config, overrides)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")

@@ -36,15 +36,13 @@ def compute_score(
             raise ValueError(f"rewards.dense: {name}={value!r}; expected 0 to 1")
     episode = episode_of(extra_info)
     metrics, turns = episode_metrics(episode), episode["turns"]
-    scores: list[float] = []
-    for turn in turns:
-        share = share_of(turn)
-        earned = share * did_work(episode) + partial * (1 - share) * attempted(turn)
+    scores, worked = list[float](), did_work(episode)
+    for turn in turns:  # one that is not judged earns as the episode does
+        share = metrics["progress"] if turn["passed"] is None else share_of(turn)
+        earned = share * worked + partial * (1 - share) * attempted(turn)
         scores += [0.0] * len(turn["steps"])
         if turn["steps"]:
             scores[-1] = max(0.0, earned / len(turns) - price * surplus(turn))
-    if scores and not any(turn["passed"] is not None for turn in turns):  # the environment judges the episode only
-        scores[-1] += metrics["progress"]
     return {"score": fsum(scores), "step_scores": scores, **metrics}
 
 

@@ -80,7 +80,8 @@ def check(config: DictConfig, alone: bool = True) -> list[str]:
     starts.check_same_start(config)
     print(*(f"NOTE       {line}" for line in notes), *lines, sep="\n", flush=True)
 
-    precision.settle(config, None if config.preflight_only else Path(config.paths.run))
+    with starts.writing(config):
+        precision.settle(config, None if config.preflight_only else Path(config.paths.run))
     path, fits = str(config.actor_rollout_ref.model.path), list[str]()
     shape, tokenizer = model.load_settings(path), model.load_tokenizer(path)
     require(model.context(config, shape), model.weights(path), model.vocabulary(tokenizer, shape))
