@@ -20,7 +20,7 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
@@ -33,6 +33,7 @@ from interaction.conversation import Conversation, Reply
 from interaction.environment import DEFAULT, UserFault, load_tasks, part_of, register, task_of
 from interaction.episode_file import path_of
 from interaction.episode_output import Clock, EpisodeOutput
+from interaction.gold import given_turns, play_first
 from interaction.plain_text import PlainText, fits
 from interaction.protocol import Message, get_protocol
 from interaction.record import StopReason
@@ -222,7 +223,7 @@ class ConversationAgentLoop(AgentLoopBase):
             with clock.waiting("environment"):
                 episode = await _aside(self._prepare, row["extra_info"], clock)
             try:
-                await self._converse(episode, sampling_params)
+                await self._converse(episode, sampling_params, int(row.get("global_steps", -1)))
                 return self._output(episode, row)
             finally:
                 episode.pool.submit(episode.conversation.close)  # behind a call that may still run
@@ -244,7 +245,7 @@ class ConversationAgentLoop(AgentLoopBase):
         waiting = settings.get("waiting", 64)
         return _Episode(conversation, _vocabulary(self.tokenizer), budget, clock, waiting=waiting)
 
-    async def _converse(self, episode: _Episode, sampling_params: dict[str, Any]) -> None:
+    async def _converse(self, episode: _Episode, sampling_params: dict[str, Any], step: int) -> None:
         """Model and environment in turns, until the conversation is done or has no more room."""
         conversation = episode.conversation
         reply = await self._ask_user(episode, await episode.play(conversation.begin))
@@ -252,6 +253,13 @@ class ConversationAgentLoop(AgentLoopBase):
             raise RuntimeError(f"{conversation.task.id} could not be begun: {conversation.record().fault}")
         episode.messages = await _aside(episode.vocabulary.plain.messages, reply.messages)
         episode.trajectory = Trajectory(await self.ct_build_initial_tokens(episode.messages))
+        if (first := conversation.policy.from_gold) is not None:
+            turns = await _aside(given_turns, conversation.task, first, step)
+            for text, messages in await episode.play(play_first, conversation, turns):
+                ids = await _aside(partial(self.tokenizer.encode, text, add_special_tokens=False))
+                episode.trajectory.add_context(ids)
+                if not await self._tell(episode, text, ids, messages):
+                    raise RuntimeError(f"gold of {conversation.task.id} has more tokens than the episode may have")
         while True:
             said, cut, seconds = await self._ask(episode, sampling_params)
             span = episode.trajectory.add_step(conversation.turn, said.token_ids, said.log_probs)
@@ -260,7 +268,7 @@ class ConversationAgentLoop(AgentLoopBase):
             reply = await self._ask_user(episode, reply)
             if reply.done:
                 return
-            if not await self._tell(episode, text, reply.messages):
+            if not await self._tell(episode, text, episode.trajectory.last_step, reply.messages):
                 await episode.play(conversation.stop, StopReason.max_tokens)
                 return
 
@@ -320,15 +328,15 @@ class ConversationAgentLoop(AgentLoopBase):
         text = self.tokenizer.decode(ids[:-1] if ended else ids, skip_special_tokens=True)
         return text, conversation.reply(text, truncated=cut, tokens=span, generate_seconds=seconds)
 
-    async def _tell(self, episode: _Episode, text: str, messages: list[Message]) -> bool:
-        """Append what the environment says to a step. False where that, or any reply to it, would not fit."""
+    async def _tell(self, episode: _Episode, text: str, ids: list[int], messages: list[Message]) -> bool:
+        """Append what the environment says to a message. False where that, or any reply to it, would not fit."""
         trajectory, vocabulary = episode.trajectory, episode.vocabulary
         said = await _aside(vocabulary.plain.messages, messages)
         if not await _aside(fits, self.tokenizer, said, episode.room()):
             return False
         before: list[Message] = [*episode.messages, {"role": "assistant", "content": text}]
         episode.messages = [*before, *said]
-        closing = missing_ids(trajectory.last_step, vocabulary.closing, vocabulary.stops)
+        closing = missing_ids(ids, vocabulary.closing, vocabulary.stops)
         merged, _, _ = await self.ct_merge_context_msg(before, episode.messages, trajectory.ids + closing, [])
         prompt = len(trajectory.prompt)
         if episode.budget.room(prompt, len(merged.token_ids) - prompt) < MIN_REPLY_TOKENS:
@@ -358,6 +366,7 @@ class ConversationAgentLoop(AgentLoopBase):
             "prompt_tokens": len(trajectory.prompt),
             "response_tokens": len(trajectory),
             "engine_tokens": sum(trajectory.mask),
+            **({"given_turns": episode.conversation.given} if settings[split].get("from_gold") else {}),
         }
         return EpisodeOutput(
             prompt_ids=trajectory.prompt,

@@ -79,6 +79,8 @@ class Conversation:
         self.policy = TurnPolicy(**settings)
         self.options = read_options(task.environment, self.policy.environments.get(task.environment, {}))
         self.stop_reason: StopReason | None = None
+        self.given = 0
+        """First turns that are gold's (`interaction.gold.play_first`)."""
         self._fault: str | None = None
         self._environment: Environment | None = None
         self._verdicts: Verdicts | None = None
@@ -197,13 +199,15 @@ class Conversation:
         if judged is not None and self.done:
             unfinished = self.stop_reason in UNFINISHED or any(turn.ended is TurnEnd.cut for turn in self._turns)
             outcome = Outcome(bool(judged.passed) and not unfinished, dict(judged.components))
+        turns = turn_records(self._turns, judged)
         return EpisodeRecord(
             environment=self.task.environment,
             task_id=self.task.id,
             category=self.task.category,
             protocol=self.protocol.name,
             options=masked(self.options),
-            turns=turn_records(self._turns, judged),
+            turns=turns[self.given :],
+            given=turns[: self.given],
             heard=tuple(self._heard),
             heard_seconds=tuple(self._heard_seconds),
             outcome=outcome,

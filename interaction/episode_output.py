@@ -115,6 +115,8 @@ class EpisodeOutput(AgentLoopOutput):
         logged: dict[str, Any] = {}
         if "part" in self.record_header:  # for a trainer that tells held-out tasks apart; verl skips texts
             logged["part"] = self.record_header["part"]
+        if "given_turns" in self.record_header:
+            logged["given_turns"] = self.record_header["given_turns"]
         if rewards.tokens is not None and self.overlong_penalty is not None:
             logged["overlong_penalty"] = self.overlong_penalty
         if logged:

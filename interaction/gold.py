@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice, repeat
+from random import Random
 from typing import Any, TypeVar
 
 from interaction.boundary import ToolUnavailable
@@ -13,6 +14,7 @@ from interaction.call import Call, copy_call
 from interaction.contract import ContractError, called
 from interaction.conversation import Conversation, Reply
 from interaction.environment import AskUser, GoldMessage, Request, Task, UserFault, UserWords, opened, task_name, waits
+from interaction.policy import FromGold
 from interaction.protocol import Message, Protocol, get_protocol
 from interaction.record import EpisodeRecord, StopReason
 
@@ -125,6 +127,51 @@ def play_gold(task: Task, protocol: Protocol, **settings: Any) -> tuple[list[Mes
         if given and not conversation.done:
             conversation.stop(StopReason.infrastructure, fault=f"gold ends after {given} messages, before the episode")
     return messages, conversation.record()
+
+
+def gold_turns(task: Task) -> list[list[GoldMessage]]:
+    """Gold's messages by user turn: each turn ends with an answer, or with the conversation."""
+    turns: list[list[GoldMessage]] = [[]]
+    for item in task.gold():
+        if isinstance(item, GoldMessage):
+            turns[-1].append(item)
+            if not item.calls:
+                turns.append([])
+    return [turn for turn in turns if turn]
+
+
+def most_given(task: Task) -> int:
+    """First turns that gold may play for the model: a turn with calls is left. 0 where a model plays the user."""
+    working = [number for number, turn in enumerate(gold_turns(task)) if turn[0].calls]
+    return 0 if not working or any(isinstance(item, UserWords) for item in task.gold()) else working[-1]
+
+
+def given_turns(task: Task, settings: FromGold, step: int) -> int:
+    """How many first turns gold plays for the model in a step of training, from 1: the same for all its attempts.
+
+    A share that is no whole number of turns is rounded up or down by chance, which task and step decide.
+    """
+    share = settings.share * max(0.0, 1 - (step - 1) / settings.steps)
+    whole = share * len(gold_turns(task)) + Random(f"{step} {task_name(task.environment, task.id)}").random()
+    return min(int(whole), most_given(task))
+
+
+def play_first(conversation: Conversation, turns: int) -> list[tuple[str, list[Message]]]:
+    """Play gold's first turns of a conversation that has begun; they are then no turns of its record.
+
+    Returns:
+        Gold's messages, each with what the environment says to it.
+
+    Raises:
+        RuntimeError: the conversation ends within them.
+    """
+    said, gold = list[tuple[str, list[Message]]](), iter(conversation.task.gold())
+    while conversation.turn < turns:
+        item = next(gold)
+        text = _text(item, conversation.protocol) if isinstance(item, GoldMessage) else ""
+        said.append((text, conversation.reply(text).messages))
+    conversation.given = turns
+    return said
 
 
 def unwritable(task: Task, protocol: Protocol) -> str | None:

@@ -12,6 +12,16 @@ from interaction.words import wrong_settings
 MOST = 2**31 - 1
 
 
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class FromGold:
+    """Training episodes begin where gold has come: a horizon that grows from the end (TCOD, arXiv 2604.24005)."""
+
+    share: Annotated[float, Field(ge=0, le=1, strict=True)]
+    """Of a task's turns that gold plays in the first step of a stage."""
+    steps: Annotated[int, Field(ge=1, le=MOST, strict=True)]
+    """After so many steps the model plays them all; until then gold's share shrinks by the same amount a step."""
+
+
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
 class TurnPolicy:
     """How many messages a turn may have, how results are shown, and the settings of the environments."""
@@ -30,12 +40,15 @@ class TurnPolicy:
     """Each result that the model reads is cut here (None: no cut); the record keeps all of it."""
     call_timeout: Annotated[float, Field(gt=0, le=MOST)] = CALL_SECONDS
     """Seconds for one call of a user's environment; then the episode ends with `environment_error`."""
+    from_gold: FromGold | None = None
+    """In training, how many first turns gold plays; None: none. Those who play with a model read it, a conversation
+    does not."""
     environments: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings that only one environment has, by its name; it checks them (`Options` of its package)."""
 
 
-TURNS = tuple(name for name in TurnPolicy.__dataclass_fields__ if name != "environments")
-"""The settings of turns; `environments` has those of environments."""
+TURNS = tuple(name for name in TurnPolicy.__dataclass_fields__ if name not in ("environments", "from_gold"))
+"""The settings of turns in any play; `environments` has those of environments."""
 
 
 def read_policy(given: Mapping[str, Any]) -> TurnPolicy:

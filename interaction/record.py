@@ -186,7 +186,8 @@ class EpisodeRecord:
     options: dict[str, Any]
     """The environment's settings."""
     turns: tuple[TurnRecord, ...]
-    """User turns in order: all of the task where they are known beforehand, else those that were played."""
+    """User turns in order, behind those in `given`: all of the task where they are known beforehand, else those that
+    were played."""
     outcome: Outcome | None = None
     """None while the episode is running, and where the environment failed before it could judge."""
     stop_reason: StopReason | None = None
@@ -199,6 +200,8 @@ class EpisodeRecord:
     """What whoever plays the user said, each time; last words open no turn. Empty where nobody is asked."""
     heard_seconds: tuple[float | None, ...] = ()
     """How long the caller waited for each of these; None where it did not say."""
+    given: tuple[TurnRecord, ...] = ()
+    """First turns that gold played in place of the model, which goes on behind them: nothing of them is scored."""
     version: Literal[3] = VERSION
     """Of this form, for readers of stored records."""
 

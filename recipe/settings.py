@@ -316,6 +316,8 @@ def _problems(default: Any, value: Any, key: str) -> Iterator[str]:
         try:
             if key in ("interaction.train", "interaction.val"):
                 read(TurnPolicy, value, key)
+                if key == "interaction.val" and value.get("from_gold"):
+                    yield f"{key}.from_gold: what is validated is played by the model alone. Leave it out."
             elif key == "interaction.user":
                 from interaction.users import make_user  # here, because it imports the client of an endpoint
 

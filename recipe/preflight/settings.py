@@ -249,6 +249,7 @@ def offline(config: DictConfig) -> Iterator[str]:
         (stage.handover == "best", "stage.handover=last"),
         (stage.resample.pool, "stage.resample.pool=null"),
         (stage.over_budget == "leave_out", "stage.over_budget=keep; what is too long is left out anyway"),
+        (config.interaction.train.get("from_gold"), "interaction.train.from_gold=null"),
         (config.interaction.overlong.penalty > 0, "interaction.overlong.penalty=0"),
         (config.data.custom_cls.path not in (None, f"pkg://{STORED}"), "data.custom_cls.path=null"),
     ):

@@ -140,6 +140,8 @@ def check_budget(
                 (stay if key == "train" else spare).extend(names)
             if not over:
                 continue
+            if key != "val" and not leaves and interaction.train.from_gold:
+                yield f"gold of rows of {file} is too long to play (from_gold). Set stage.over_budget=leave_out."
             where = Counter(load_tasks(name)[task].category for name, task in map(task_key_of, over))
             listed = ", ".join(f"{number} {name.removeprefix('multi_turn_')}" for name, number in where.items())
             end = "nobody can finish them; stage.over_budget=leave_out leaves them out of training"

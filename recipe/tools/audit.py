@@ -1,6 +1,6 @@
 """Play tasks with policies that need no model, and print what each reward pays them.
 
-    python -m recipe.tools.audit --environment NAME|FILE [--reward FILE [price=0.02 ...]] [--tasks N|all] [--seconds S]
+    python -m recipe.tools.audit --environment NAME|FILE [--reward FILE [price=0.02 ...]] [--tasks N|all] [--given N]
     python -m recipe.tools.audit --environment NAME|FILE --show TASK POLICY
 
 The policies are gold, parts of gold, one safe call a turn, only answers, nothing, blanks, calls in other formats, junk
@@ -87,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", default="40", help="a number, drawn at random, or all (default: %(default)s)")
     parser.add_argument("--protocol", default="think_xml", help="wire format (default: %(default)s)")
     parser.add_argument("--show", nargs=2, metavar=("TASK", "POLICY"), help="print one play and what it earns")
+    parser.add_argument("--given", type=int, default=0, metavar="N", help="behind N turns of gold, see from_gold")
     parser.add_argument("--seconds", type=float, default=30.0, help="limit of one call (default: %(default)g)")
     given = parser.parse_intermixed_args(arguments)
     if given.arguments and given.reward is None:
@@ -114,7 +115,7 @@ def _audit(given: argparse.Namespace) -> int:
     if given.show:
         tasks = [known[given.show[0]]]
     if any(map(waits, tasks)):
-        times = len([*plays(tasks[0], protocol)])
+        times = len([*plays(tasks[0], protocol, given.given)])
         print(f"NOTE {environment} waits: each of {len(tasks)} tasks is played {times} times, and its tools are called")
     for task in tasks[:4] if is_own_code(environment) else ():
         check_attempts(task, read_options(environment, {}))
@@ -122,8 +123,8 @@ def _audit(given: argparse.Namespace) -> int:
         check_task(task, read_options(environment, {}))
     rewards = _rewards(given, play(tasks[0], protocol, POLICIES[GOLD]))
     if given.show:
-        return _show(tasks[0], given.show[1], protocol, rewards, given.seconds)
-    audit, before = Audit(rewards, {**AUDIT_KNOWN, **known_failures(environment)}, given.seconds), 0
+        return _show(tasks[0], given.show[1], protocol, rewards, given)
+    audit, before = Audit(rewards, {**AUDIT_KNOWN, **known_failures(environment)}, given.seconds, given.given), 0
     for number, task in enumerate(tasks):
         audit.add(task, protocol)
         if number == min(9, len(tasks) - 1):
@@ -157,13 +158,13 @@ def _rewards(given: argparse.Namespace, record: EpisodeRecord) -> dict[str, Scor
     return rewards
 
 
-def _show(task: Task, policy: str, protocol: Any, rewards: Mapping[str, Score], seconds: float) -> int:
+def _show(task: Task, policy: str, protocol: Any, rewards: Mapping[str, Score], given: argparse.Namespace) -> int:
     """Print the plays of a policy. Raises ValueError where the task has no such policy."""
-    ways = list(plays(task, protocol))
+    ways = list(plays(task, protocol, given.given))
     if policy not in (names := dict.fromkeys(name for name, *_ in ways)):
         raise ValueError(f"no policy {policy!r}; there are {', '.join(names)}")
     for other, one in ((form, one) for name, form, one in ways if name == policy):
-        record = play(task, other, one, policy in WITH_GOLD, seconds)
+        record = play(task, other, one, policy in WITH_GOLD, given.seconds, given.given)
         print("\n".join(transcript(record)))
         print(spoken("earns", ", ".join(f"{name} {score(record):g}" for name, score in rewards.items())))
     return 0
@@ -172,7 +173,7 @@ def _show(task: Task, policy: str, protocol: Any, rewards: Mapping[str, Score], 
 def transcript(record: EpisodeRecord) -> list[str]:
     """An episode message by message."""
     lines = []
-    for turn in record.turns:
+    for turn in (*record.given, *record.turns):
         lines += [spoken("user", turn.user)] if turn.reached else []
         for step in turn.steps:
             for call in step.calls:
@@ -193,8 +194,8 @@ def _score(reward: Callable[..., Any], arguments: Mapping[str, Any], record: Epi
 class Audit:
     """What was earned, and what must not be."""
 
-    def __init__(self, rewards: Mapping[str, Score], listed: Mapping[str, str], seconds: float) -> None:
-        self.rewards, self.listed, self.seconds = rewards, listed, seconds
+    def __init__(self, rewards: Mapping[str, Score], listed: Mapping[str, str], seconds: float, given: int) -> None:
+        self.rewards, self.listed, self.seconds, self.given = rewards, listed, seconds, given
         self.earned: dict[tuple[str, str, str], list[tuple[float, float, bool]]] = defaultdict(list)
         """(reward, category, policy) -> of each task the policy's score, gold's, and whether it counts for the mean."""
         self.with_calls: dict[str, bool] = defaultdict(bool)
@@ -215,7 +216,8 @@ class Audit:
         self.without_gold += not (messages and writable)
         self.with_calls[task.category] |= any(message.calls for message in messages)
         scores: dict[tuple[str, str], list[tuple[float, EpisodeRecord]]] = defaultdict(list)
-        ways = [way for way in plays(task, protocol) if messages or way[0] not in WITH_GOLD] if writable else []
+        every = plays(task, protocol, self.given) if writable else ()
+        ways = [way for way in every if messages or way[0] not in WITH_GOLD]
         try:
             records = beside_each_other(partial(self._play, task), ways, lambda _: waits(task))
         except ToolUnavailable:
@@ -251,7 +253,7 @@ class Audit:
 
     def _play(self, task: Task, way: tuple[str, Any, Any]) -> EpisodeRecord:
         name, form, policy = way
-        return play(task, form, policy, name in WITH_GOLD, self.seconds)
+        return play(task, form, policy, name in WITH_GOLD, self.seconds, self.given)
 
     def compare_means(self) -> None:
         """Policies without gold against half of gold's mean."""

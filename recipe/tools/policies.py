@@ -13,7 +13,7 @@ from typing import Any
 from interaction import Conversation, StopReason
 from interaction.call import Call
 from interaction.environment import GoldMessage, Request, Task, UserWords, audit_policies, opened
-from interaction.gold import NOTHING, hear_gold, unwritable
+from interaction.gold import NOTHING, gold_turns, hear_gold, most_given, play_first, unwritable
 from interaction.protocol import PROTOCOLS, Protocol, get_protocol
 from interaction.protocol.docs import documented
 from interaction.record import EpisodeRecord
@@ -118,9 +118,13 @@ _SOURCE = [f"outcome {rule}, {name}: *" for rule in ("official", "priced") for n
 AUDIT_KNOWN = dict.fromkeys(_SOURCE, "officially silence passes") | {"*, refusal: junk: *": "plain text is an answer"}
 
 
-def plays(task: Task, protocol: Protocol) -> Iterator[tuple[str, Protocol, Policy]]:
-    """All ways to play a task, by name. Gold is cut after each turn but the last: each cut has the same name."""
-    turns = len(_gold_turns(task))
+def plays(task: Task, protocol: Protocol, given: int = 0) -> Iterator[tuple[str, Protocol, Policy]]:
+    """All ways to play a task, behind its first `given` turns, by name.
+
+    Gold is cut after each turn but the last: each cut has the same name.
+    """
+    left = left_turns(task, given)
+    turns = len(left)
     for name, policy in POLICIES.items():
         if name == CUT and turns != 1:
             yield from ((name, protocol, partial(Game.gold, last=last)) for last in range(1, turns))
@@ -130,7 +134,7 @@ def plays(task: Task, protocol: Protocol) -> Iterator[tuple[str, Protocol, Polic
         if calls := calls_of(task):
             yield name, protocol, partial(lambda some, game: chain(map(game.call, some), repeat(game.answer())), calls)
     asks = all if any(isinstance(item, UserWords) for item in task.gold()) else any  # an answer may be a question there
-    if asks(not turn[0].calls for turn in _gold_turns(task)):
+    if asks(not turn[0].calls for turn in left):
         yield from {  # each answer once, by a protocol that hears it, `protocol` before others
             (name, said): (f"refusal: {name}", form, partial(Game.gold, instead=text))
             for form in sorted(FORMATS, key=lambda form: form.name == protocol.name)
@@ -140,14 +144,9 @@ def plays(task: Task, protocol: Protocol) -> Iterator[tuple[str, Protocol, Polic
         }.values()
 
 
-def _gold_turns(task: Task) -> list[list[GoldMessage]]:
-    turns: list[list[GoldMessage]] = [[]]
-    for item in task.gold():
-        if isinstance(item, GoldMessage):
-            turns[-1].append(item)
-            if not item.calls:
-                turns.append([])
-    return [turn for turn in turns if turn]
+def left_turns(task: Task, given: int) -> list[list[GoldMessage]]:
+    """Gold's turns behind its first `given`, as far as the environment may play these."""
+    return gold_turns(task)[min(given, most_given(task)) :]
 
 
 def harmless(functions: list[Mapping[str, Any]]) -> Call:
@@ -160,13 +159,16 @@ def harmless(functions: list[Mapping[str, Any]]) -> Call:
     return Call(str(function["name"]), {name: PLAIN.get(kind, "a") for name, kind in kinds.items()})
 
 
-def play(task: Task, protocol: Protocol, policy: Policy, knows: bool = True, seconds: float = 30.0) -> EpisodeRecord:
+def play(
+    task: Task, protocol: Protocol, policy: Policy, knows: bool = True, seconds: float = 30.0, given: int = 0
+) -> EpisodeRecord:
     """The record of one episode.
 
     Args:
         knows: whether the policy plays gold. To others the user says gold's first words and its last: the words between
             them answer what gold has said, and may do half of the work.
         seconds: limit of a call of a user's environment.
+        given: turns that the environment plays before it with gold, as far as it may.
     """
     said = [item.text for item in task.gold() if isinstance(item, UserWords)]
     words = iter(said if knows else [*said[:1], *said[1:][-1:]])
@@ -179,7 +181,8 @@ def play(task: Task, protocol: Protocol, policy: Policy, knows: bool = True, sec
 
     with Conversation(task, protocol, max_steps_per_turn=MOST_STEPS, call_timeout=seconds) as conversation:
         conversation.begin()
-        messages = enumerate(policy(Game(protocol, _gold_turns(task), functions)))
+        play_first(conversation, min(given, most_given(task)))
+        messages = enumerate(policy(Game(protocol, left_turns(task, given), functions)))
         while not conversation.done:
             if conversation.asks and (heard := next(words, None)) is not None:
                 hear_gold(conversation, heard)

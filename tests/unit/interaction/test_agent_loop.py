@@ -11,6 +11,7 @@ from support.gold_episode import GOLD, SCENARIO, tokenizer
 from verl.utils.tokenizer.continuous_token import MergeResult
 
 from interaction.episode_file import path_of
+from interaction.gold import most_given
 from interaction.record import EpisodeRecord
 from rewards.step import compute_score
 
@@ -19,8 +20,8 @@ from rewards.step import compute_score
 def play(make_loop, engine, tmp_path):
     """Plays one episode, in a loop that `changed` may change; returns verl's output and the engine."""
 
-    def play(changed: Any = None, split: str = "train", **settings: Any) -> tuple[Any, Any]:
-        talker = engine(tokenizer(), GOLD)
+    def play(changed: Any = None, split: str = "train", said: Any = GOLD, **settings: Any) -> tuple[Any, Any]:
+        talker = engine(tokenizer(), said)
 
         async def run() -> Any:
             loop = make_loop(tokenizer(), talker, record_dir=tmp_path, **settings)
@@ -123,3 +124,25 @@ def test_the_stored_tokens_and_scores_are_those_that_verl_got_and_verl_stores_no
     assert {"tokens", "record_tokens", "record_file", "record_header", "spans", "overlong_penalty"}.isdisjoint(fields)
     assert (line["session_id"], line["task_id"]) == (2, SCENARIO.id) and line["episode"]["turns"]
     assert line["engine_tokens"] == int(fields["response_mask"].sum())
+
+
+def test_behind_turns_that_gold_has_played_the_model_is_judged_and_learns_by_its_own_alone(play):
+    whole, _ = play()
+    turns, spans = whole.extra_fields["episode"]["turns"], whole.spans
+    first = most_given(SCENARIO)
+    left = [step["text"] for turn in turns[first:] for step in turn["steps"]]
+    output, _ = play(said=left, policy={"from_gold": {"share": 1.0, "steps": 10**6}})
+    episode = output.extra_fields["episode"]
+    assert (len(episode["given"]), len(episode["turns"])) == (first, len(turns) - first) and first
+    assert output.prompt_ids + output.response_ids == whole.prompt_ids + whole.response_ids
+    assert output.spans == spans[-len(left) :]
+    learned = {place for span in output.spans for place in range(span.start, span.end)}
+    assert learned == {place for place, mask in enumerate(output.response_mask) if mask}
+    assert EpisodeRecord.from_dict(episode).to_dict() == episode
+    result = compute_score("bfcl/miss_func", "", "[]", {"episode": episode})
+    output.reward_score, output.extra_fields["reward_extra_info"] = result["score"], result
+    fields = output.as_dict()
+    assert fields["extra_fields"]["reward_extra_info"]["given_turns"] == first
+    assert fields["rm_scores"].nonzero().min() >= output.spans[0].start
+    later, _ = play(policy={"from_gold": {"share": 1.0, "steps": 6}})  # it is step 7
+    assert later.response_mask == whole.response_mask

@@ -71,6 +71,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*OFFLINE, "stage.handover=best"], "stage.handover=last"),
     ([*OFFLINE, "stage.over_budget=leave_out"], "stage.over_budget=keep"),
     ([*OFFLINE, "interaction.overlong.penalty=0.5"], "overlong.penalty=0"),
+    ([*OFFLINE, "interaction.train.from_gold={share: 1, steps: 9}"], "from_gold=null"),
     ([*OFFLINE, "data.custom_cls.path=mine.py"], "custom_cls.path=null"),
     ([*OFFLINE, f"{ROLLOUT}.n=2"], f"{ROLLOUT}.n=2"),
     ([*OFFLINE, f"{MODEL}.lora_adapter_path=a", LORA], "offline.old_log_probs=step"),

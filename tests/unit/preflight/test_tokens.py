@@ -69,13 +69,15 @@ def test_gold_has_the_limits_of_a_message_of_a_turn_and_of_a_result(lengths):
 def judged(configured, refusal, tmp_path, tokenizer):
     """The problems, the notes and the configuration of a stage with these tasks."""
 
-    def judged(train: Any, val: Any, over_budget: str = "keep", **data: Any) -> tuple[str, list[str], Any]:
+    def judged(
+        train: Any, val: Any, over_budget: str = "keep", from_gold: Any = None, **data: Any
+    ) -> tuple[str, list[str], Any]:
         config, notes = configured(f"stage.over_budget={over_budget}", f"paths.run={tmp_path}"), list[str]()
         for key, split, scenarios in (("train_files", "train", train), ("val_files", "val", val)):
             config.data[key] = str(tmp_path / f"{key}.parquet")
             write_table(rl_table(scenarios, split, think_xml), Path(config.data[key]))
         policy = {"max_steps_per_turn": 20}
-        config.interaction.update(max_tokens_per_reply=None, train=policy, val=policy)
+        config.interaction.update(max_tokens_per_reply=None, train={**policy, "from_gold": from_gold}, val=policy)
         config.actor_rollout_ref.rollout.max_model_len = None
         config.data.update({"train_batch_size": 2, "max_prompt_length": 8192, "max_response_length": LIMIT, **data})
         read = {name: parquet_rows(Path(name)) for name in (config.data.train_files, config.data.val_files)}
@@ -98,6 +100,9 @@ def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_lo
     assert not wrong and "longest prompt" in prompt
     assert f"gold of {count} of 12 rows" in train and f"({count} long_context)" in train
     assert f"accuracy can reach {1 - count / 12:.3f} at most" in val and "leave_out" not in config.data
+    for over, word in (("keep", "stage.over_budget=leave_out"), ("leave_out", "")):
+        wrong, _, _ = judged([*SHORT, *LONG], SHORT, over, {"share": 0.5, "steps": 9})
+        assert word in wrong and bool(wrong) is bool(word)
 
 
 def test_rows_are_left_out_of_training_and_never_of_the_validation(judged, tokenizer, too_long):

@@ -43,6 +43,13 @@ def test_bfcl_passes_with_every_reward(audit: Audit) -> None:
         assert float(row[3]) == max(map(float, row[3:]))
 
 
+def test_behind_turns_of_gold_the_rest_is_played_and_nothing_pays_that_did_not_before(audit: Audit) -> None:
+    status, said = audit("--tasks", "8", "--given", "2")
+    assert status == 0 and "FOUND" not in said
+    _, shown = audit("--given", "2", "--show", "multi_turn_base_0", "answers")
+    assert shown.count("the turn passed") == 2 < shown.count("user")
+
+
 @pytest.mark.slow
 def test_all_tasks_of_bfcl_pass() -> None:
     assert main(["--tasks", "all"]) == 0
