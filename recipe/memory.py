@@ -483,7 +483,11 @@ def main(arguments: list[str] | None = None) -> int:
     checkpoint, export = checkpoint_parts(model, settings)
     host = {"processes": config.launcher.needs.memory_gb * GB} | host_parts(model, settings)
     most, size = max(peaks(model, settings).items(), key=lambda item: item[1])
-    wrong = problem(model, settings, config.data.max_prompt_length)
+    from recipe.preflight import teacher
+
+    teachers = list[str]()
+    short = [*teacher.gpu_memory(config, card, teachers)]
+    wrong = "\n".join(filter(None, [problem(model, settings, config.data.max_prompt_length), *short]))
     fits = f"fits on {settings.gpus * settings.nodes} GPUs of {card_text(card)}, by estimate."
     print(
         f"{wrong or f'{model.name}, {model.parameters / GB:.2f} billion parameters, {config.stage.name}, {fits}'}\n\n"
@@ -492,6 +496,7 @@ def main(arguments: list[str] | None = None) -> int:
         f"{settings.forward_tokens} (log-probs):\n\n{table(model, settings)}\n\n{cache_line(model, settings)}\n"
         f"host: {sum(host.values()) / GB:.0f} GB: "
         + ", ".join(f"{name} {size / GB:.0f}" for name, size in host.items())
+        + "".join(f"\n{line}" for line in teachers)
         + f"\ndisk: {checkpoint / GB:.0f} GB a checkpoint, {export / GB:.0f} GB an exported model"
     )
     return 1 if wrong else 0

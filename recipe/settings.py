@@ -45,7 +45,7 @@ FREE = re.compile(
 )
 """Sections that take other names and kinds than their defaults have."""
 
-UNUSED = ("reward.reward_model", "reward_model", "distillation")
+UNUSED = ("reward.reward_model", "reward_model")
 """Sections of verl's that are not used here; some of their values are missing."""
 
 Rule = tuple[str, Callable[[Any], bool]]
@@ -126,6 +126,8 @@ TABLE: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (one_of(*MEANS), ("loss_agg_mode",)),
     (one_of(*KL, *(f"{name}+" for name in KL)), ("kl_loss_type", "kl_penalty")),
     (one_of("fixed", "adaptive"), ("kl_ctrl.type",)),
+    (one_of(*KL, "forward_kl_topk"), ("distillation_loss.loss_mode",)),
+    (whole(0), ("distillation.nnodes",)),
     (or_null(one_of("token", "sequence")), ("rollout_is",)),
     (one_of("auto", "disable"), ("resume_mode",)),
     (one_of("cpu", "cuda", "npu"), ("trainer.device",)),

@@ -27,6 +27,7 @@ import torch
 import verl.utils.torch_functional
 import verl.workers.engine.fsdp.transformer_impl as fsdp
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from verl.trainer.distillation import distillation_ppo_loss
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.utils.losses import ppo_loss
@@ -235,14 +236,18 @@ def _takes_trees(module: Any) -> bool:
 
 
 def _of_policy(loss: Any) -> bool:
-    """Whether a loss is verl's of a policy."""
-    return isinstance(loss, partial) and loss.func is ppo_loss
+    """Whether a loss is verl's of a policy, or of one and a teacher's log-probabilities of its tokens."""
+    if not isinstance(loss, partial) or loss.func not in (ppo_loss, distillation_ppo_loss):
+        return False
+    teacher = loss.keywords.get("distillation_config")
+    return teacher is None or not teacher.distillation_loss.loss_settings.use_topk
 
 
 def _policy_alone(loss: Any) -> bool:
     """Whether a policy's loss is 0 for a row whose advantages are 0."""
     config = loss.keywords["config"]
-    return not (config.use_kl_loss or config.entropy_coeff) and config.policy_loss.get("loss_mode") in PROPORTIONAL
+    other = config.use_kl_loss or config.entropy_coeff or loss.func is not ppo_loss
+    return not other and config.policy_loss.get("loss_mode") in PROPORTIONAL
 
 
 def _at_itself(loss: Any) -> Any:

@@ -28,7 +28,7 @@ TURN_TAGS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 LINE = r"\\n|[\n,|]"
 """What ends a piece of text that can be one token: a line, written out or in JSON, or an item of a list."""
 VOCABULARY = 2048
-CONTEXT = 2048
+CONTEXT = 4096
 
 
 def make_tokenizer(texts: list[str], lines: bool = False) -> Any:

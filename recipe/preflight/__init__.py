@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from interaction import get_protocol
 from recipe.cpu import precision
@@ -67,7 +67,7 @@ def check(config: DictConfig, alone: bool = True) -> list[str]:
         PreflightError: there is a problem.
     """
     from recipe.offline.checks import check_trajectories
-    from recipe.preflight import data, machine, model, settings, tokens
+    from recipe.preflight import data, machine, model, settings, teacher, tokens
 
     notes, lines, plays, read = list[str](), list[str](), not is_offline(config), dict[str, list[dict[str, Any]]]()
     require(data.rows(config, notes, read) if plays else (), model.start(config, notes))
@@ -90,6 +90,7 @@ def check(config: DictConfig, alone: bool = True) -> list[str]:
         kwargs = config.data.get("apply_chat_template_kwargs") or {}
         require(model.protocol(tokenizer, protocol), model.template(tokenizer, protocol, kwargs, fits))
         require(tokens.check_budget(config, tokenizer, protocol, read, fits))
+        require(teacher.fits(config, tokenizer, kwargs, fits))
     else:
         require(check_trajectories(config, tokenizer, shape, fits))
     machine.check_attention(config, shape, fits, alone)
@@ -99,6 +100,7 @@ def check(config: DictConfig, alone: bool = True) -> list[str]:
 
 def summary(config: DictConfig) -> str:
     """What will be used, a few lines for the log."""
+    from recipe.preflight import teacher
     from recipe.preflight.settings import notes, playing_devices
 
     actor, rollout, algorithm = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout, config.algorithm
@@ -111,6 +113,10 @@ def summary(config: DictConfig) -> str:
     rows += f", {len(left_out or ())} tasks left out" * bool(left_out)
     filtering = f", dynamic sampling by {algorithm.filter_groups.metric}" * bool(algorithm.filter_groups.enable)
     end = f"{trainer.total_epochs} epochs" if steps is None else f"{steps} steps (trainer.total_training_steps)"
+    distilled = config.distillation.enabled and (
+        f"from {OmegaConf.select(config, teacher.PATH)}, {config.distillation.distillation_loss.loss_mode}"
+        + (", beside the reward" if config.distillation.distillation_loss.use_task_rewards else ", without the reward")
+    )
     lines = {
         "stage": config.stage.name,
         "model": f"{model.path}{f' with the adapter {model.lora_adapter_path}' * bool(model.lora_adapter_path)}",
@@ -118,9 +124,11 @@ def summary(config: DictConfig) -> str:
         "reward": "as stored" if offline else config.reward.custom_reward_function.path,
         "algorithm": f"{algorithm.adv_estimator}{filtering}, loss {actor.policy_loss.loss_mode} {actor.loss_agg_mode}, "
         + clip,
+        **({"distilled": distilled} if distilled else {}),
         "learning": f"lr {actor.optim.lr}, temperature {rollout.temperature}, {end}",
         "hardware": f"{trainer.nnodes} x {trainer.n_gpus_per_node} x {trainer.device}"
         + f", {playing_devices(config)} more to play" * bool(playing_devices(config))
+        + f", {teacher.devices(config)} more for the teacher" * bool(teacher.devices(config))
         + f", {config.launcher.get('precision')} ({measured})" * bool(measured),
         "output": config.paths.stage,
         "watch": f"tensorboard --logdir {config.paths.run}",

@@ -30,6 +30,7 @@ from recipe.memory import (
     problem,
     read_settings,
 )
+from recipe.preflight import teacher
 from recipe.preflight.settings import devices, playing_devices
 from recipe.settings import CONFIG_DIR, as_list, count_gpus
 from recipe.stage.starts import PACKAGES
@@ -53,6 +54,7 @@ def lacks(config: DictConfig, model: Architecture | None, notes: list[str], alon
         found, wanted = count_gpus(), devices(config)
         if config.trainer.device == "cuda" and found < wanted:
             beside = f", {playing_devices(config)} of them to play" * bool(playing_devices(config))
+            beside += f", {teacher.devices(config)} of them for the teacher" * bool(teacher.devices(config))
             yield f"{wanted} GPUs are asked for{beside}, {found} found. Set trainer.n_gpus_per_node, or hardware=cpu."
         (total, available), needed = memory(), wanted_memory(config, model)
         if total < needed:
@@ -74,7 +76,7 @@ def wanted_memory(config: DictConfig, model: Architecture | None) -> float:
     if model is None:
         return processes
     if config.trainer.device != "cuda":  # float32: parameters, gradients, Adam; the engine's, and those on their way
-        return processes + 24 * model.parameters
+        return processes + 24 * model.parameters + teacher.host_memory(config)
     return processes + sum(host_parts(model, read_settings(config, card=0)).values())
 
 
@@ -103,7 +105,8 @@ def gpu_memory(config: DictConfig, model: Architecture | None, notes: list[str])
     sizes = ", ".join(f"{name} {size / GB:.0f}" for name, size in peaks(model, settings).items())
     notes.append(f"GPU memory, estimated: {sizes} GB of {card / GB:.1f}")
     notes += [cache_line(model, settings)] * settings.plays
-    if wrong := problem(model, settings, config.data.max_prompt_length):
+    wrongs = [problem(model, settings, config.data.max_prompt_length), *teacher.gpu_memory(config, card, notes)]
+    for wrong in filter(None, wrongs):
         if config.launcher.check_gpu_memory:
             yield wrong
         notes.append(wrong)
@@ -226,7 +229,7 @@ def read_paths(config: DictConfig) -> list[str]:
     model = config.actor_rollout_ref.model
     named = [config.data.train_files, config.data.val_files, model.path, model.lora_adapter_path]
     named += [config.reward.custom_reward_function.path, list(config.interaction.environments.values())]
-    named += [config.environment.guard, config.offline.files]
+    named += [config.environment.guard, config.offline.files, OmegaConf.select(config, teacher.PATH)]
     paths = {os.path.abspath(os.path.expanduser(text)) for item in named for text in as_list(item) if "://" not in text}
     return sorted(path for path in paths if os.path.exists(path))  # what is not here, other checks tell
 

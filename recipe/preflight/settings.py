@@ -14,6 +14,7 @@ from interaction import get_protocol
 from recipe.credit import GROUPED, is_grouped
 from recipe.memory import BYTES, Architecture, sequence_parts
 from recipe.offline.trajectories import FORMS, found
+from recipe.preflight import teacher
 from recipe.settings import CONFIG_DIR, as_list, is_offline, on_policy
 
 VERL_VERSION = "0.9.1"
@@ -61,8 +62,6 @@ def problems(config: DictConfig) -> Iterator[str]:
     for name in set(as_list(config.trainer.logger)) - {"console", "file", "rl_insight", "vemlp_wandb"}:
         if importlib.util.find_spec(name) is None:
             yield f"trainer.logger has {name}, and no such package is installed. Install it, or leave it out."
-    if OmegaConf.select(config, "distillation.enabled"):
-        yield "distillation.enabled=true: nothing here supports it yet. Leave it out."
     for check in CHECKS:
         yield from check(config)
 
@@ -266,7 +265,7 @@ def offline(config: DictConfig) -> Iterator[str]:
 
 
 CHECKS: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
-    *(algorithm, batches, split_models, sampling, precision, lora, trainer_mode, offline),
+    *(algorithm, batches, split_models, sampling, precision, lora, trainer_mode, offline, teacher.settings),
 )
 
 
@@ -281,8 +280,8 @@ def playing_devices(config: DictConfig) -> int:
 
 
 def devices(config: DictConfig) -> int:
-    """That a run takes: those that train, and those that play where they are others."""
-    return _world(config) + playing_devices(config)
+    """That a run takes: those that train, those that play where they are others, and the teacher's."""
+    return _world(config) + playing_devices(config) + teacher.devices(config)
 
 
 def _trained(config: DictConfig) -> list[tuple[str, DictConfig, str]]:
@@ -313,6 +312,7 @@ def fill_in(config: DictConfig) -> list[str]:
         has_reference = policy.actor.use_kl_loss or config.algorithm.use_kl_in_reward
         if config.offline.old_log_probs == "start" and not has_reference:
             policy.actor.use_kl_loss, policy.actor.kl_loss_coef = True, 0.0  # verl's reference policy, without a KL
+    teacher.fill_in(config)
     actor, ref = (sequence_parts(part, "fsdp_config") for part in (policy.actor, policy.ref))
     longest = config.data.max_prompt_length + config.data.max_response_length
     for key, parts in (

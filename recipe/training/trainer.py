@@ -26,7 +26,7 @@ from statistics import fmean
 from typing import Any
 
 import transfer_queue as tq
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -178,6 +178,7 @@ class Curriculum(PPOTrainer):
         cause = "the inference engine failed, or whoever plays the user (interaction.user)"
         if failed_prompts:
             cause = f"the reward {name} of {path} failed for {failed_prompts} prompts"
+            cause += ", or the teacher" * bool(OmegaConf.select(self.config, "distillation.enabled"))
         return (
             f"{expected - kept - lone} of {expected} samples of step {self.global_steps} were lost because {cause}; "
             f"{lone} more are alone in their group. stage.max_lost_share={self.config.stage.max_lost_share} allows "

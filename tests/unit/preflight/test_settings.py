@@ -19,6 +19,8 @@ LORA, ALONE = f"{MODEL}.lora_rank=8", (f"{ROLLOUT}.n=1", "algorithm.adv_estimato
 OFFLINE = ("offline.files=FILES", f"{ROLLOUT}.n=1", "algorithm=step_grained")
 ASYNC, SEPARATE = "trainer=async", "trainer=separate"
 V1 = "trainer.v1"
+TEACHER = "distillation.teacher_models.teacher_model.model_path"
+TAUGHT = ("algorithm=opd", f"{TEACHER}=/t", f"{ROLLOUT}.temperature=1.0")
 GATE = ("stage.gate.metric=val_dev/reward", "stage.gate.value=1.0", "stage.gate.kind=leave_at", "stage.gate.window=2")
 
 BAD: list[tuple[list[str], str]] = [
@@ -76,7 +78,12 @@ BAD: list[tuple[list[str], str]] = [
     ([*OFFLINE, f"{ROLLOUT}.n=2"], f"{ROLLOUT}.n=2"),
     ([*OFFLINE, f"{MODEL}.lora_adapter_path=a", LORA], "offline.old_log_probs=step"),
     (["interaction.protocol=xml"], "interaction.protocol"),
-    (["distillation.enabled=true"], "distillation.enabled"),
+    (["algorithm=opd"], f"Set {TEACHER}"),
+    ([f"{TEACHER}=/t"], "algorithm=opd"),
+    ([*TAUGHT, "distillation.nnodes=0"], "n_gpus_per_node=0"),
+    ([*TAUGHT, ASYNC], "trainer"),
+    (["algorithm=opd", f"{TEACHER}=/t"], f"{ROLLOUT}.temperature=0.7"),
+    (["algorithm=opd_grpo", *TAUGHT[1:], f"{ROLLOUT}.n=1"], f"{ROLLOUT}.n=1"),
     (["+interaction.train.environments.bfcl.augmnt=true"], "augmnt"),
 ]
 
@@ -87,6 +94,8 @@ GOOD = [
     list(ALONE),
     [SEPARATE, "hardware=gpu1"],  # with its adapter merged
     ["algorithm=tppo", f"{ROLLOUT}.n=1"],
+    [*TAUGHT, f"{ROLLOUT}.n=1"],
+    [GPU, "algorithm=opd_grpo", f"{TEACHER}=/t"],
     [f"{ROLLOUT}.val_kwargs.do_sample=true", f"{ROLLOUT}.val_kwargs.temperature=0.6", f"{ROLLOUT}.val_kwargs.n=4"],
     [LORA, f"{MODEL}.target_modules=[q_proj,down_proj]", f"{MODEL}.lora_adapter_path=/a"],
     ["data.val_files=[]", "trainer.test_freq=-1", "trainer.val_before_train=false"],
