@@ -254,7 +254,7 @@ class ConversationAgentLoop(AgentLoopBase):
         episode.messages = await _aside(episode.vocabulary.plain.messages, reply.messages)
         episode.trajectory = Trajectory(await self.ct_build_initial_tokens(episode.messages))
         if (first := conversation.policy.from_gold) is not None:
-            turns = await _aside(given_turns, conversation.task, first, step)
+            turns = await episode.play(given_turns, conversation, first, step)
             for text, messages in await episode.play(play_first, conversation, turns):
                 ids = await _aside(partial(self.tokenizer.encode, text, add_special_tokens=False))
                 episode.trajectory.add_context(ids)

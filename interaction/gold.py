@@ -146,11 +146,15 @@ def most_given(task: Task) -> int:
     return 0 if not working or any(isinstance(item, UserWords) for item in task.gold()) else working[-1]
 
 
-def given_turns(task: Task, settings: FromGold, step: int) -> int:
+def given_turns(conversation: Conversation, settings: FromGold, step: int) -> int:
     """How many first turns gold plays for the model in a step of training, from 1: the same for all its attempts.
 
-    A share that is no whole number of turns is rounded up or down by chance, which task and step decide.
+    A share that is no whole number of turns is rounded up or down by chance, which task and step decide. None of a task
+    that is judged as a whole: what gold did would be paid.
     """
+    task = conversation.task
+    if any(turn.passed is None for turn in conversation.record().turns):
+        return 0
     share = settings.share * max(0.0, 1 - (step - 1) / settings.steps)
     whole = share * len(gold_turns(task)) + Random(f"{step} {task_name(task.environment, task.id)}").random()
     return min(int(whole), most_given(task))
@@ -163,13 +167,15 @@ def play_first(conversation: Conversation, turns: int) -> list[tuple[str, list[M
         Gold's messages, each with what the environment says to it.
 
     Raises:
-        RuntimeError: the conversation ends within them.
+        RuntimeError: the conversation ends within them, or one of them does not pass.
     """
     said, gold = list[tuple[str, list[Message]]](), iter(conversation.task.gold())
     while conversation.turn < turns:
         item = next(gold)
         text = _text(item, conversation.protocol) if isinstance(item, GoldMessage) else ""
         said.append((text, conversation.reply(text).messages))
+    if not all(turn.passed for turn in conversation.record().turns[:turns]):
+        raise RuntimeError(f"gold does not pass the first {turns} turns of {conversation.task.id} by this turn policy")
     conversation.given = turns
     return said
 

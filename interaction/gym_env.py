@@ -90,6 +90,8 @@ class GymEnv(gymnasium.Env[str, str]):
         **settings: Any,
     ) -> None:
         self.environment = named(environment)
+        if settings.pop("from_gold", None):
+            raise ValueError("from_gold is for training with this recipe: an episode begins with its first turn here")
         options = read_options(self.environment, TurnPolicy(**settings).environments.get(self.environment, {}))
         self._settings = {**turn_policy(self.environment, options), **settings}
         self._reward, self._protocol, self._user = reward, get_protocol(protocol, docs=docs), make_user(user)

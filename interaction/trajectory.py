@@ -131,7 +131,7 @@ def stop_ids(tokenizer: Any, closing: Sequence[int]) -> list[int]:
 
 def missing_ids(ids: Sequence[int], closing: Sequence[int], stops: Sequence[int] = ()) -> list[int]:
     """The part of `closing` that a message's token ids do not end with already: after a stop token, what follows it."""
-    if ids[-1] in stops:  # whatever text the template writes before it
+    if ids and ids[-1] in stops:  # whatever text the template writes before it
         return list(closing[closing.index(ids[-1]) + 1 :])
     for length in range(min(len(ids), len(closing)), 0, -1):
         if list(ids[-length:]) == list(closing[:length]):

@@ -253,7 +253,8 @@ def _recording(text: bytes, where: str) -> tuple[str, list[str]]:
         if "episode" in line:
             episode = line["episode"]
             task_id = line.get("task_id") or episode["task_id"]
-            words = episode["heard"] or [turn["user"] for turn in episode["turns"] if turn["reached"]]
+            turns = [*episode.get("given", ()), *episode["turns"]]
+            words = episode["heard"] or [turn["user"] for turn in turns if turn["reached"]]
         else:
             task_id, words = line["task_id"], line["lines"]
         if not all(isinstance(text, str) for text in (task_id, *words)) or isinstance(words, str):

@@ -52,6 +52,7 @@ from rewards.metrics import (
     pair_of,
     passed,
     succeeded,
+    worked_before,
 )
 
 
@@ -69,7 +70,7 @@ def compute_score(
 
 def format_score(record: Mapping[str, Any]) -> float:
     """The reward of one episode's record."""
-    before: set[tuple[str, str]] = set()
+    before = worked_before(record)
     worked, scores = did_work(record), []
     for turn in _units(record):
         form = _form(turn, before)

@@ -126,6 +126,11 @@ def counts(call: Mapping[str, Any], worked: Set[tuple[str, str]]) -> bool:
     return not succeeded(call) or pair_of(call) not in worked or call["facts"].get("gold") is not None
 
 
+def worked_before(record: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """The pairs that worked in turns which gold played for the model, who has read them: to repeat one is no work."""
+    return {pair_of(call) for turn in record.get("given", ()) for call in calls_of(turn) if succeeded(call)}
+
+
 def surplus(turn: Mapping[str, Any]) -> int:
     """Calls of a turn beyond the number that gold makes in it; 0 where the environment does not say it."""
     made = sum(1 for _ in calls_of(turn))

@@ -45,6 +45,7 @@ from rewards.metrics import (
     pair_of,
     passed,
     succeeded,
+    worked_before,
 )
 
 Record = Mapping[str, Any]
@@ -137,8 +138,7 @@ def marks_by_rule(record: Record) -> list[TurnMarks]:
     Raises:
         ValueError: the record lacks the facts that the rules need.
     """
-    solved_some = did_work(record)
-    before: set[tuple[str, str]] = set()
+    solved_some, before = did_work(record), worked_before(record)
     marks = []
     for turn in record["turns"]:
         working = asks_for_calls(turn)

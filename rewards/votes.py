@@ -49,8 +49,9 @@ class Vote:
 
 
 def episode_key(record: Mapping[str, Any]) -> str:
-    """What tells this episode from others: a hash of its task and of all that the model said."""
-    texts = [[step["text"] for step in turn["steps"]] for turn in record["turns"]]
+    """What tells this episode from others: a hash of its task and of all that was said in the model's place."""
+    turns = [*record.get("given", ()), *record["turns"]]
+    texts = [[step["text"] for step in turn["steps"]] for turn in turns]
     named = [record["environment"], record["task_id"], texts]
     return hashlib.sha256(json.dumps(named).encode()).hexdigest()[:16]
 

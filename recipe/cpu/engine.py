@@ -237,10 +237,7 @@ def _takes_trees(module: Any) -> bool:
 
 def _of_policy(loss: Any) -> bool:
     """Whether a loss is verl's of a policy, or of one and a teacher's log-probabilities of its tokens."""
-    if not isinstance(loss, partial) or loss.func not in (ppo_loss, distillation_ppo_loss):
-        return False
-    teacher = loss.keywords.get("distillation_config")
-    return teacher is None or not teacher.distillation_loss.loss_settings.use_topk
+    return isinstance(loss, partial) and loss.func in (ppo_loss, distillation_ppo_loss)
 
 
 def _policy_alone(loss: Any) -> bool:

@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from verl.trainer.distillation import losses
 from verl.trainer.ppo.core_algos import agg_loss, register_policy_loss
+from verl.utils.metric import AggregationType, Metric
 from verl.workers.config import ActorConfig, PolicyLossConfig
 
 from recipe.credit import steps
@@ -28,6 +30,21 @@ class StepPolicyLossConfig(PolicyLossConfig):
     """Ratio of a step: the mean over its tokens of the difference of log-probabilities (token_mean), or their
     sum, the ratio of the probabilities of the whole step (sum). A hundred tokens that each moved by 0.003 are
     clipped with sum."""
+
+
+_loss_range = losses.compute_distillation_loss_range
+
+
+def loss_range(distillation_losses: Tensor, response_mask: Tensor) -> dict[str, Any]:
+    """verl's least and largest price of a teacher's; 0 in a micro-batch of rows that fill a batch up, whose tokens are
+    all masked: torch refuses the least of nothing, and its mean is NaN."""
+    if (response_mask.values() if response_mask.is_nested else response_mask).any():
+        return _loss_range(distillation_losses, response_mask)
+    how = {"loss_min": AggregationType.MIN, "loss_max": AggregationType.MAX, "abs_loss": AggregationType.MEAN}
+    return {f"distillation/{name}": Metric(aggregation, 0.0) for name, aggregation in how.items()}
+
+
+losses.compute_distillation_loss_range = loss_range
 
 
 @register_policy_loss("appo_step")

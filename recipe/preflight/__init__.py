@@ -88,7 +88,8 @@ def check(config: DictConfig, alone: bool = True) -> list[str]:
     if plays:
         protocol = get_protocol(config.interaction.protocol, docs=config.interaction.docs)
         kwargs = config.data.get("apply_chat_template_kwargs") or {}
-        require(model.protocol(tokenizer, protocol), model.template(tokenizer, protocol, kwargs, fits))
+        given = bool(config.interaction.train.get("from_gold"))
+        require(model.protocol(tokenizer, protocol), model.template(tokenizer, protocol, kwargs, fits, given))
         require(tokens.check_budget(config, tokenizer, protocol, read, fits))
         require(teacher.fits(config, tokenizer, kwargs, fits))
     else:

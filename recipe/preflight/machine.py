@@ -249,7 +249,7 @@ def node_problems(
     if sum(has >= each for has in gpus) < nodes or sum(gpus) < devices(config):
         has = ", ".join(f"{node} has {number:.0f}" for node, number in zip(working, gpus, strict=True))
         yield (
-            f"{nodes} nodes with {each} GPUs, and {playing_devices(config)} more to play, are asked for: {has}. Start "
+            f"{nodes} nodes with {each} GPUs, and {devices(config) - nodes * each} more, are asked for: {has}. Start "
             "Ray on more nodes (bash run_cluster.sh), or lower trainer.nnodes and n_gpus_per_node."
         )
     wanted, cpus, own = wanted_memory(config, known_model(config)), CPUS_PER_GPU * each + CPUS_BESIDE, _facts(here)

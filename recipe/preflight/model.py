@@ -172,13 +172,16 @@ def protocol(tokenizer: Any, protocol: Protocol) -> Iterator[str]:
             return
 
 
-def template(tokenizer: Any, protocol: Protocol, kwargs: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
+def template(
+    tokenizer: Any, protocol: Protocol, kwargs: Mapping[str, Any], notes: list[str], from_gold: bool = False
+) -> Iterator[str]:
     """A conversation can be continued with the chat template, token by token. A rollout would fail after minutes.
 
     verl renders each message of the environment on its own, behind a made-up request, and appends the tokens.
 
     Args:
         kwargs: `data.apply_chat_template_kwargs`, which verl gives to the template.
+        from_gold: gold's messages are written behind the header too.
     """
 
     def render(messages: list[Message], header: bool = False) -> str:
@@ -201,6 +204,8 @@ def template(tokenizer: Any, protocol: Protocol, kwargs: Mapping[str, Any], note
     if ids(after)[: len(ids(before))] != ids(before):
         yield "the chat template changes what it has written when a message follows. Take another."
     if header.rstrip().endswith("<think>"):  # then a message begins inside the thought
+        if from_gold:
+            yield "the template opens <think>, and gold's messages would open it again. Set from_gold=null."
         for example in protocol.examples():
             meant, action = protocol.parse(example), example.partition("</think>")[2] or example
             read = protocol.parse(f"a thought\n</think>\n\n{action.strip()}")

@@ -150,6 +150,13 @@ def sampling(config: DictConfig) -> Iterator[str]:
         yield "algorithm.filter_groups.enable=true does nothing with trainer.v1.sampler.custom_sampler. Leave one out."
     if resample.pool and filtering.enable:  # which leaves out the groups by which tasks are known to be easy or hard
         yield "stage.resample.pool does not work with algorithm.filter_groups.enable=true. Leave one of the two out."
+    first, gate = config.interaction.train.get("from_gold"), config.stage.gate
+    if first and resample.pool:  # a task whose last turn is easy is not mastered
+        yield "stage.resample.pool does not work with interaction.train.from_gold. Leave one of the two out."
+    if first and gate and not gate.get("metric", "").startswith("val"):
+        yield "stage.gate reads rewards behind gold's turns (from_gold). Set a metric of val_dev/, or stage.gate=null."
+    if first and config.interaction.train.calls_per_message == "first":
+        yield "interaction.train.from_gold plays gold with all calls of a message. Set calls_per_message=all."
     low, high = resample.keep
     if not (0 <= low < high <= resample.retire <= 1 and 0 <= resample.replace <= 1):
         yield f"stage.resample={resample}: expected shares, with keep as [low, high] and high at most retire."

@@ -44,6 +44,11 @@ def settings(config: DictConfig) -> Iterator[str]:
     size, cards = engine.tensor_model_parallel_size * engine.data_parallel_size, devices(config)
     if cards < 1 or cards % size:
         yield f"{TEACHER} takes {size} devices an engine; distillation.nnodes x n_gpus_per_node={cards} is no multiple."
+    loss, filtering = distillation.distillation_loss, config.algorithm.filter_groups.enable
+    if loss.loss_mode in ("k1", "kl") and not loss.use_policy_gradient:
+        yield f"the gradient of loss_mode={loss.loss_mode} knows nothing of the teacher. Set use_policy_gradient=true."
+    if filtering and not loss.use_task_rewards:
+        yield "algorithm.filter_groups compares rewards, which algorithm=opd does not use. Set enable to false."
     if (heat := config.actor_rollout_ref.rollout.temperature) != 1:
         yield f"actor_rollout_ref.rollout.temperature={heat}: a teacher's log-probabilities are those at 1. Set 1.0."
     if is_offline(config) or config.trainer.v1.trainer_mode != "sync":

@@ -133,6 +133,8 @@ def check_budget(
             )
             longest = max([longest, *((lengths.prompt(messages), file) for messages in prompts[-LONGEST:])])
             infos = [row["extra_info"] for row in rows]
+            if key == "val" and interaction.train.from_gold and any(info["split"] == "train" for info in infos):
+                yield f"{file} has rows of training, which gold begins (from_gold). Leave it out of data.val_files."
             over = [info for info in infos if not fits(*task_key_of(info), info["split"])]
             if key != "val":
                 left_out |= {task_name(*task_key_of(info)) for info in over if leaves}

@@ -44,7 +44,10 @@ REMEDY = "Set RUN=another-name, or trainer.resume_mode=disable to start over: wh
 WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
 COMPARED = ("adapter", "lora_rank", "lora_alpha", "processes", "checkpoints")
 """Of a `Start`, beside the model and the rows: with another one the checkpoints would be another training's."""
-READ = ("actor_rollout_ref.model.path", "actor_rollout_ref.model.lora_adapter_path", "model.path")
+READ = (
+    *("actor_rollout_ref.model.path", "actor_rollout_ref.model.lora_adapter_path", "model.path"),
+    "distillation.teacher_models.teacher_model.model_path",
+)
 """Settings that name what a start may read of itself."""
 
 

@@ -43,7 +43,8 @@ function episodeView(record, name, task) {
     record.episode.fault ? element("div", "text error", record.episode.fault) : null,
     element("details", "", element("summary", "", "metrics"), element("table", "", ...metrics)),
     task.system ? element("details", "", element("summary", "", "system prompt and functions"), element("pre", "", task.system)) : null,
-    ...record.episode.turns.map((turn, position) => turnView(turn, position, task.gold?.[position] ?? [])),
+    record.episode.given?.length ? element("p", "soft", `gold played the first ${record.episode.given.length} turns`) : null,
+    ...[...(record.episode.given ?? []), ...record.episode.turns].map((turn, position) => turnView(turn, position, task.gold?.[position] ?? [])),
     rawView(record),
   );
 }

@@ -121,7 +121,10 @@ def _audit(given: argparse.Namespace) -> int:
         check_attempts(task, read_options(environment, {}))
     for task in tasks if is_own_code(environment) else ():
         check_task(task, read_options(environment, {}))
-    rewards = _rewards(given, play(tasks[0], protocol, POLICIES[GOLD]))
+    record = play(tasks[0], protocol, POLICIES[GOLD])
+    if given.given and any(turn.passed is None for turn in record.turns):
+        raise ValueError(f"--given: {environment} judges a task as a whole, so gold never begins it")
+    rewards = _rewards(given, record)
     if given.show:
         return _show(tasks[0], given.show[1], protocol, rewards, given)
     audit, before = Audit(rewards, {**AUDIT_KNOWN, **known_failures(environment)}, given.seconds, given.given), 0

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from verl.trainer.distillation import losses
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig
 
@@ -68,3 +69,6 @@ def test_the_loss_and_its_gradient_are_finite_for_tokens_that_moved_far_and_for_
     zeros = torch.zeros(2, 4)
     value, _ = loss(zeros, zeros, zeros, zeros, dp_size=1, batch_num_tokens=50, global_batch_size=8)
     assert value.item() == 0
+    for mask in (zeros, torch.nested.as_nested_tensor([*zeros], layout=torch.jagged)):
+        found = losses.compute_distillation_loss_range(torch.full((2, 4), math.nan), mask)
+        assert {metric.aggregate() for metric in found.values()} == {0.0}

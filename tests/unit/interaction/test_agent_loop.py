@@ -10,10 +10,14 @@ from omegaconf import OmegaConf
 from support.gold_episode import GOLD, SCENARIO, tokenizer
 from verl.utils.tokenizer.continuous_token import MergeResult
 
+from interaction.conversation import Conversation
 from interaction.episode_file import path_of
-from interaction.gold import most_given
+from interaction.gold import most_given, play_first
+from interaction.protocol import get_protocol
 from interaction.record import EpisodeRecord
 from rewards.step import compute_score
+
+XML = get_protocol("think_xml")
 
 
 @pytest.fixture
@@ -144,5 +148,11 @@ def test_behind_turns_that_gold_has_played_the_model_is_judged_and_learns_by_its
     fields = output.as_dict()
     assert fields["extra_fields"]["reward_extra_info"]["given_turns"] == first
     assert fields["rm_scores"].nonzero().min() >= output.spans[0].start
+    with (
+        pytest.raises(RuntimeError, match="does not pass"),
+        Conversation(SCENARIO, XML, calls_per_message="first") as one,
+    ):
+        one.begin()
+        play_first(one, first)
     later, _ = play(policy={"from_gold": {"share": 1.0, "steps": 6}})  # it is step 7
     assert later.response_mask == whole.response_mask

@@ -132,6 +132,8 @@ def test_a_template_that_rollouts_cannot_use_is_refused(refusal):
         tokenizer.chat_template = template
         said = refusal(model.template(tokenizer, get_protocol(protocol), {}, []))
         assert word in said and bool(said) is bool(word), (word, said)
+    tokenizer.chat_template = THINKS
+    assert "from_gold" in refusal(model.template(tokenizer, get_protocol("hermes"), {}, [], from_gold=True))
     last = "message['content'] if loop.last else message['content'].split('</think>')[-1]"
     tokenizer.chat_template, notes = CHAT_TEMPLATE.replace("message['content']", f"({last})"), list[str]()
     assert refusal(model.template(tokenizer, get_protocol("think_xml"), {}, notes)) == ""

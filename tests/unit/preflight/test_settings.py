@@ -20,7 +20,8 @@ OFFLINE = ("offline.files=FILES", f"{ROLLOUT}.n=1", "algorithm=step_grained")
 ASYNC, SEPARATE = "trainer=async", "trainer=separate"
 V1 = "trainer.v1"
 TEACHER = "distillation.teacher_models.teacher_model.model_path"
-TAUGHT = ("algorithm=opd", f"{TEACHER}=/t", f"{ROLLOUT}.temperature=1.0")
+FROM_GOLD = "interaction.train.from_gold={share: 1, steps: 9}"
+TAUGHT = ("algorithm=opd", f"{TEACHER}=/t")
 GATE = ("stage.gate.metric=val_dev/reward", "stage.gate.value=1.0", "stage.gate.kind=leave_at", "stage.gate.window=2")
 
 BAD: list[tuple[list[str], str]] = [
@@ -73,7 +74,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*OFFLINE, "stage.handover=best"], "stage.handover=last"),
     ([*OFFLINE, "stage.over_budget=leave_out"], "stage.over_budget=keep"),
     ([*OFFLINE, "interaction.overlong.penalty=0.5"], "overlong.penalty=0"),
-    ([*OFFLINE, "interaction.train.from_gold={share: 1, steps: 9}"], "from_gold=null"),
+    ([*OFFLINE, FROM_GOLD], "from_gold=null"),
     ([*OFFLINE, "data.custom_cls.path=mine.py"], "custom_cls.path=null"),
     ([*OFFLINE, f"{ROLLOUT}.n=2"], f"{ROLLOUT}.n=2"),
     ([*OFFLINE, f"{MODEL}.lora_adapter_path=a", LORA], "offline.old_log_probs=step"),
@@ -82,7 +83,12 @@ BAD: list[tuple[list[str], str]] = [
     ([f"{TEACHER}=/t"], "algorithm=opd"),
     ([*TAUGHT, "distillation.nnodes=0"], "n_gpus_per_node=0"),
     ([*TAUGHT, ASYNC], "trainer"),
-    (["algorithm=opd", f"{TEACHER}=/t"], f"{ROLLOUT}.temperature=0.7"),
+    ([*TAUGHT, f"{ROLLOUT}.temperature=0.7"], f"{ROLLOUT}.temperature=0.7"),
+    ([*TAUGHT, "distillation.distillation_loss.use_policy_gradient=false"], "use_policy_gradient=true"),
+    ([*TAUGHT, FILTER], "filter_groups"),
+    ([FROM_GOLD, "stage.resample.pool=a.parquet"], "from_gold"),
+    ([FROM_GOLD, "stage.gate.kind=leave_at", "stage.gate.value=1.0"], "stage.gate=null"),
+    ([FROM_GOLD, "interaction.train.calls_per_message=first"], "calls_per_message=all"),
     (["algorithm=opd_grpo", *TAUGHT[1:], f"{ROLLOUT}.n=1"], f"{ROLLOUT}.n=1"),
     (["+interaction.train.environments.bfcl.augmnt=true"], "augmnt"),
 ]
@@ -95,6 +101,7 @@ GOOD = [
     [SEPARATE, "hardware=gpu1"],  # with its adapter merged
     ["algorithm=tppo", f"{ROLLOUT}.n=1"],
     [*TAUGHT, f"{ROLLOUT}.n=1"],
+    [FROM_GOLD, *GATE],
     [GPU, "algorithm=opd_grpo", f"{TEACHER}=/t"],
     [f"{ROLLOUT}.val_kwargs.do_sample=true", f"{ROLLOUT}.val_kwargs.temperature=0.6", f"{ROLLOUT}.val_kwargs.n=4"],
     [LORA, f"{MODEL}.target_modules=[q_proj,down_proj]", f"{MODEL}.lora_adapter_path=/a"],

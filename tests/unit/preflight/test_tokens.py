@@ -70,10 +70,10 @@ def judged(configured, refusal, tmp_path, tokenizer):
     """The problems, the notes and the configuration of a stage with these tasks."""
 
     def judged(
-        train: Any, val: Any, over_budget: str = "keep", from_gold: Any = None, **data: Any
+        train: Any, val: Any, over_budget: str = "keep", from_gold: Any = None, held_out: str = "val", **data: Any
     ) -> tuple[str, list[str], Any]:
         config, notes = configured(f"stage.over_budget={over_budget}", f"paths.run={tmp_path}"), list[str]()
-        for key, split, scenarios in (("train_files", "train", train), ("val_files", "val", val)):
+        for key, split, scenarios in (("train_files", "train", train), ("val_files", held_out, val)):
             config.data[key] = str(tmp_path / f"{key}.parquet")
             write_table(rl_table(scenarios, split, think_xml), Path(config.data[key]))
         policy = {"max_steps_per_turn": 20}
@@ -100,8 +100,12 @@ def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_lo
     assert not wrong and "longest prompt" in prompt
     assert f"gold of {count} of 12 rows" in train and f"({count} long_context)" in train
     assert f"accuracy can reach {1 - count / 12:.3f} at most" in val and "leave_out" not in config.data
-    for over, word in (("keep", "stage.over_budget=leave_out"), ("leave_out", "")):
-        wrong, _, _ = judged([*SHORT, *LONG], SHORT, over, {"share": 0.5, "steps": 9})
+    for over, split, word in (
+        ("keep", "val", "stage.over_budget=leave_out"),
+        ("leave_out", "train", "data.val_files"),
+        ("leave_out", "val", ""),
+    ):
+        wrong, _, _ = judged([*SHORT, *LONG], SHORT, over, {"share": 0.5, "steps": 9}, split)
         assert word in wrong and bool(wrong) is bool(word)
 
 
