@@ -1,4 +1,4 @@
-"""verl's agent loop for conversations: the only place of this room that touches verl. Tokens in, tokens out.
+"""verl's agent loop for conversations: with `episode_output.py` the only place of this room that touches verl.
 
 `Conversation` decides what is said. This file turns messages into token ids and asks the engine for more; `Trajectory`
 keeps ids, mask and log-probabilities aligned. Token ids of the engine are never decoded and encoded again.
