@@ -2,6 +2,7 @@
 
     python -m benchmarks.rises run NAME --seeds 1-5 [ARGUMENT ...]    # one run a seed, with these arguments
     python -m benchmarks.rises table NAME                             # the table, from the results
+    python -m benchmarks.rises curve NAME                             # docs/NAME.png: held-out tasks over steps
 
 Each run leaves `docs/data/rises/NAME_SEED.json`: commit, command, date and the difference of each stage, with each
 task's cluster and values. The table is made from these files alone, so seeds may be run at different times. It replaces
@@ -16,13 +17,20 @@ import shlex
 import subprocess
 from collections import defaultdict
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from matplotlib import pyplot
+
 from recipe.report import validation
-from recipe.report.tables import Difference, Rise, Task, brackets, stage_rows
+from recipe.report.figures import COLORS
+from recipe.report.tables import Difference, Rise, Task, brackets, stage_rows, trained_stages
+from recipe.stage.metrics_log import read_steps
+from recipe.stage.starts import BEFORE
 
 RESULTS, PAGE = Path("docs/data/rises"), Path("docs/data/rises.md")
+WORDS = {"plain_words": "words of the warm start", "other_words": "words of GRPO", "unseen_words": "unseen words"}
 OF = {"all": "acc", "all, official": "acc_official"}
 
 
@@ -37,7 +45,20 @@ def measure(name: str, seed: int, arguments: list[str]) -> None:
     run, began = f"{name}{seed}", datetime.now(UTC)
     profile = [f"HARDWARE={os.environ['HARDWARE']}"] if "HARDWARE" in os.environ else []
     subprocess.run(["bash", "run_all.sh", *arguments], check=True, env={**os.environ, "RUN": run, "SEED": str(seed)})
-    folder = Path("outputs") / run
+    result = {
+        "commit": git("rev-parse", "HEAD"),
+        "command": shlex.join([*profile, f"RUN={run}", f"SEED={seed}", "bash", "run_all.sh", *arguments]),
+        "date": f"{began:%Y-%m-%d}",
+        **found_in(Path("outputs") / run),
+    }
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}_{seed}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(path)
+
+
+def found_in(folder: Path) -> dict[str, Any]:
+    """What a run's result says of its figures: differences of its stages, and the shares of all its validations."""
     found = [
         (row["stage"], of, row[of].runs[0]) for row in stage_rows([folder]) for of in ("reward", "progress") if row[of]
     ]
@@ -46,17 +67,14 @@ def measure(name: str, seed: int, arguments: list[str]) -> None:
         (titles[-1], f"held-out {OF.get(row, row)}, since {begin}", moved.runs[0])
         for row, _, since in held
         for begin, moved in since.items()
+        if begin != BEFORE
     ]
-    result = {
-        "commit": git("rev-parse", "HEAD"),
-        "command": shlex.join([*profile, f"RUN={run}", f"SEED={seed}", "bash", "run_all.sh", *arguments]),
-        "date": f"{began:%Y-%m-%d}",
+    steps = {stage.name: max(read_steps(stage)) for stage in trained_stages(folder)}
+    return {
+        "steps": steps,
+        "held_out": {row: dict(zip(titles, (share for share, _ in shares), strict=True)) for row, shares, _ in held},
         "rows": [as_row(stage, of, difference) for stage, of, difference in found],
     }
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / f"{name}_{seed}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    print(path)
 
 
 def as_row(stage: str, of: str, difference: Difference) -> dict[str, Any]:
@@ -92,6 +110,21 @@ def table(name: str) -> str:
     return "\n".join([*lines, "", *sources(results)])
 
 
+def curve(name: str) -> None:
+    """Draw the shares of generated test tasks that are solved: a line a seed for each set of words."""
+    figure, axis = pyplot.subplots(figsize=(6.4, 3.2))
+    for number, path in enumerate(sorted(RESULTS.glob(f"{name}_*.json"))):
+        result = json.loads(path.read_text())
+        ends = dict(zip(result["steps"], accumulate(result["steps"].values()), strict=True))
+        for color, (words, title) in zip(COLORS, WORDS.items(), strict=False):
+            points = [(ends.get(at, 0), share) for at, share in result["held_out"][words].items() if at != BEFORE]
+            axis.plot(*zip(*points, strict=True), color=color, marker=".", lw=1.3, label=title if number == 0 else None)
+    axis.legend(frameon=False)
+    axis.set(xlabel="steps of GRPO", ylabel="held-out tasks solved", ylim=(0, 0.8))
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(f"docs/{name}.png", dpi=150, bbox_inches="tight")
+
+
 def sources(results: list[dict[str, Any]]) -> list[str]:
     """A line for each command: its commit and date."""
     return [f"- `{result['command']}`, {result['date']}, commit {result['commit'][:7]}" for result in results]
@@ -99,7 +132,7 @@ def sources(results: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "table"))
+    parser.add_argument("what", choices=("run", "table", "curve"))
     parser.add_argument("name")
     parser.add_argument("--seeds", default="1-5", metavar="FIRST-LAST")
     given, arguments = parser.parse_known_args()
@@ -107,6 +140,8 @@ def main() -> None:
         first, last = map(int, given.seeds.split("-"))
         for seed in range(first, last + 1):
             measure(given.name, seed, arguments)
+    elif given.what == "curve":
+        curve(given.name)
     else:
         mark = rf"(<!-- rises {given.name} -->\n).*?(\n<!-- end -->)"
         text, count = re.subn(
