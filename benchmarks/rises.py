@@ -59,9 +59,8 @@ def measure(name: str, seed: int, arguments: list[str]) -> None:
 
 def found_in(folder: Path) -> dict[str, Any]:
     """What a run's result says of its figures: differences of its stages, and the shares of all its validations."""
-    found = [
-        (row["stage"], of, row[of].runs[0]) for row in stage_rows([folder]) for of in ("reward", "progress") if row[of]
-    ]
+    both = [(row["stage"], of, row[of]) for row in stage_rows([folder]) for of in ("reward", "progress") if row[of]]
+    found = [(stage, of, rise.runs[0]) for stage, of, rise in both if rise.runs[0].tasks]  # where tasks came again
     titles, held = validation.rows([folder])
     found += [
         (titles[-1], f"held-out {OF.get(row, row)}, since {begin}", moved.runs[0])

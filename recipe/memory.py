@@ -36,6 +36,8 @@ ENGINE_CONTEXT = 0.6 * GB  # CUDA context of vLLM's process, which vLLM does not
 ENGINE_ASLEEP = 1.2 * GB  # what vLLM keeps while it sleeps: CUDA graphs and their pool, NCCL
 ENGINE_OTHER = 0.8 * GB  # CUDA graphs, NCCL and the sampler within vLLM's share
 FRAGMENTS = 0.05  # of passing tensors: what PyTorch's allocator reserves and cannot use
+SCORES = 10  # bytes of a token and word of a teacher's batch: logits, their log-softmax in float32, a copy
+TEACHER_PROCESS = 2.5 * GB  # on a CPU, vLLM's cache of 1 GiB in it
 FUSED_CHUNK = 512  # tokens whose logits verl's fused log-probs make at a time
 PADDING = 2.5
 """Tokens of the largest padded micro-batch for each token of the budget. verl fills a micro-batch by real tokens and,
@@ -128,6 +130,7 @@ def at(key: str) -> Any:
 
 
 ACTOR, MODEL, ROLLOUT = (f"actor_rollout_ref.{part}" for part in ("actor", "model", "rollout"))
+TEACHER = "distillation.teacher_models.teacher_model"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,6 +338,59 @@ def host_parts(model: Architecture, settings: Settings) -> Parts:
     return parts | ({"loading": settings.gpus * whole} if model.tied else {"loading, saving": whole})
 
 
+def teacher_cards(config: DictConfig) -> int:
+    """Devices that the teacher of a distillation takes."""
+    distillation = config.distillation
+    return int(distillation.nnodes * distillation.n_gpus_per_node) if distillation.enabled else 0
+
+
+def longest_text(config: DictConfig) -> int:
+    """Tokens that a teacher reads at most, and the one that vLLM makes it write."""
+    return int(config.data.max_prompt_length + config.data.max_response_length + 1)
+
+
+def teacher_problem(config: DictConfig, card: float, lines: list[str]) -> Iterator[str]:
+    """Whether a teacher fits its cards; `lines` get what it takes of them."""
+    if not config.distillation.enabled:
+        return
+    try:
+        teacher = load_architecture(str(OmegaConf.select(config, f"{TEACHER}.model_path")))
+    except UnknownArchitecture as error:
+        lines.append(f"GPU memory of the teacher: {error}")
+        return
+    key, longest = f"{TEACHER}.inference", longest_text(config)
+    engine = OmegaConf.select(config, key)
+    served = replace(
+        read_settings(config, card),
+        utilization=engine.gpu_memory_utilization,
+        tensor_parallel=engine.tensor_model_parallel_size,
+        batched_tokens=engine.max_num_batched_tokens,
+    )
+    room = cache_tokens(teacher, served)
+    beside = SCORES * engine.max_num_batched_tokens * teacher.vocabulary + ENGINE_CONTEXT
+    lines.append(
+        f"teacher: {teacher_cards(config)} cards of {card / GB:.1f} GB, weights "
+        f"{engine_weights(teacher, served) / GB:.1f}, {max(0.0, room):,.0f} tokens of cache, {beside / GB:.1f} beside "
+        "vLLM's share, by estimate"
+    )
+    if room < longest:
+        yield f"the teacher has room for {max(0, int(room))} of {longest} tokens. Set {key}.tensor_model_parallel_size."
+    elif beside > (1 - served.utilization) * card:
+        yield f"the teacher takes {beside / GB:.1f} GB beside its share. Lower {key}.max_num_batched_tokens."
+
+
+def teacher_on_host(config: DictConfig) -> float:
+    """Bytes of a teacher on a CPU, beside all else: its process, vLLM's cache, weights as they are and packed."""
+    if not config.distillation.enabled:
+        return 0.0
+    try:
+        return (
+            TEACHER_PROCESS + 8 * load_architecture(str(OmegaConf.select(config, f"{TEACHER}.model_path"))).parameters
+        )
+    except UnknownArchitecture:
+        return TEACHER_PROCESS
+
+
 def checkpoint_parts(model: Architecture, settings: Settings) -> tuple[float, float]:
     """(bytes of a checkpoint on the disk, bytes of an exported model)."""
     whole = 4 * model.parameters
@@ -483,10 +539,8 @@ def main(arguments: list[str] | None = None) -> int:
     checkpoint, export = checkpoint_parts(model, settings)
     host = {"processes": config.launcher.needs.memory_gb * GB} | host_parts(model, settings)
     most, size = max(peaks(model, settings).items(), key=lambda item: item[1])
-    from recipe.preflight import teacher
-
     teachers = list[str]()
-    short = [*teacher.gpu_memory(config, card, teachers)]
+    short = [*teacher_problem(config, card, teachers)]
     wrong = "\n".join(filter(None, [problem(model, settings, config.data.max_prompt_length), *short]))
     fits = f"fits on {settings.gpus * settings.nodes} GPUs of {card_text(card)}, by estimate."
     print(

@@ -13,7 +13,7 @@ from interaction import get_protocol
 from recipe.cpu import precision
 from recipe.files import PreflightError
 from recipe.machine import loopback
-from recipe.memory import known_model
+from recipe.memory import known_model, teacher_cards
 from recipe.settings import is_offline, on_policy
 from recipe.stage import end, starts
 
@@ -129,7 +129,7 @@ def summary(config: DictConfig) -> str:
         "learning": f"lr {actor.optim.lr}, temperature {rollout.temperature}, {end}",
         "hardware": f"{trainer.nnodes} x {trainer.n_gpus_per_node} x {trainer.device}"
         + f", {playing_devices(config)} more to play" * bool(playing_devices(config))
-        + f", {teacher.devices(config)} more for the teacher" * bool(teacher.devices(config))
+        + f", {teacher_cards(config)} more for the teacher" * bool(teacher_cards(config))
         + f", {config.launcher.get('precision')} ({measured})" * bool(measured),
         "output": config.paths.stage,
         "watch": f"tensorboard --logdir {config.paths.run}",

@@ -29,6 +29,9 @@ from recipe.memory import (
     peaks,
     problem,
     read_settings,
+    teacher_cards,
+    teacher_on_host,
+    teacher_problem,
 )
 from recipe.preflight import teacher
 from recipe.preflight.settings import devices, playing_devices
@@ -54,7 +57,7 @@ def lacks(config: DictConfig, model: Architecture | None, notes: list[str], alon
         found, wanted = count_gpus(), devices(config)
         if config.trainer.device == "cuda" and found < wanted:
             beside = f", {playing_devices(config)} of them to play" * bool(playing_devices(config))
-            beside += f", {teacher.devices(config)} of them for the teacher" * bool(teacher.devices(config))
+            beside += f", {teacher_cards(config)} of them for the teacher" * bool(teacher_cards(config))
             yield f"{wanted} GPUs are asked for{beside}, {found} found. Set trainer.n_gpus_per_node, or hardware=cpu."
         (total, available), needed = memory(), wanted_memory(config, model)
         if total < needed:
@@ -76,7 +79,7 @@ def wanted_memory(config: DictConfig, model: Architecture | None) -> float:
     if model is None:
         return processes
     if config.trainer.device != "cuda":  # float32: parameters, gradients, Adam; the engine's, and those on their way
-        return processes + 24 * model.parameters + teacher.host_memory(config)
+        return processes + 24 * model.parameters + teacher_on_host(config)
     return processes + sum(host_parts(model, read_settings(config, card=0)).values())
 
 
@@ -105,7 +108,7 @@ def gpu_memory(config: DictConfig, model: Architecture | None, notes: list[str])
     sizes = ", ".join(f"{name} {size / GB:.0f}" for name, size in peaks(model, settings).items())
     notes.append(f"GPU memory, estimated: {sizes} GB of {card / GB:.1f}")
     notes += [cache_line(model, settings)] * settings.plays
-    wrongs = [problem(model, settings, config.data.max_prompt_length), *teacher.gpu_memory(config, card, notes)]
+    wrongs = [problem(model, settings, config.data.max_prompt_length), *teacher_problem(config, card, notes)]
     for wrong in filter(None, wrongs):
         if config.launcher.check_gpu_memory:
             yield wrong

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from interaction import get_protocol
 from recipe.credit import GROUPED, is_grouped
-from recipe.memory import BYTES, Architecture, sequence_parts
+from recipe.memory import BYTES, Architecture, sequence_parts, teacher_cards
 from recipe.offline.trajectories import FORMS, found
 from recipe.preflight import teacher
 from recipe.settings import CONFIG_DIR, as_list, is_offline, on_policy
@@ -288,7 +288,7 @@ def playing_devices(config: DictConfig) -> int:
 
 def devices(config: DictConfig) -> int:
     """That a run takes: those that train, those that play where they are others, and the teacher's."""
-    return _world(config) + playing_devices(config) + teacher.devices(config)
+    return _world(config) + playing_devices(config) + teacher_cards(config)
 
 
 def _trained(config: DictConfig) -> list[tuple[str, DictConfig, str]]:

@@ -4,29 +4,15 @@ verl asks nothing of it: the tokens of another tokenizer would be scored as if t
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.memory import (
-    ENGINE_CONTEXT,
-    GB,
-    UnknownArchitecture,
-    cache_tokens,
-    engine_weights,
-    load_architecture,
-    read_settings,
-)
+from recipe.memory import TEACHER, longest_text, teacher_cards
 from recipe.preflight import model
 from recipe.settings import is_offline
 
-TEACHER = "distillation.teacher_models.teacher_model"
 PATH = f"{TEACHER}.model_path"
-PROCESS = 2.5 * GB
-"""Of its process on a CPU, vLLM's cache included. Measured."""
-SCORE_BYTES = 10
-"""Of each token and word: vLLM's logits, their log-softmax in float32, and a copy. Beside vLLM's share of the card."""
 
 
 def settings(config: DictConfig) -> Iterator[str]:
@@ -41,7 +27,7 @@ def settings(config: DictConfig) -> Iterator[str]:
     if len(distillation.teacher_models) > 1:
         yield f"distillation.teacher_models: {len(distillation.teacher_models)} are named. Leave teacher_model alone."
     engine = OmegaConf.select(config, f"{TEACHER}.inference")
-    size, cards = engine.tensor_model_parallel_size * engine.data_parallel_size, devices(config)
+    size, cards = engine.tensor_model_parallel_size * engine.data_parallel_size, teacher_cards(config)
     if cards < 1 or cards % size:
         yield f"{TEACHER} takes {size} devices an engine; distillation.nnodes x n_gpus_per_node={cards} is no multiple."
     loss, filtering = distillation.distillation_loss, config.algorithm.filter_groups.enable
@@ -59,12 +45,6 @@ def fill_in(config: DictConfig) -> None:
     """Set the teacher's context, where it has none, to the longest episode."""
     if config.distillation.enabled and OmegaConf.select(config, f"{TEACHER}.inference.max_model_len") is None:
         OmegaConf.update(config, f"{TEACHER}.inference.max_model_len", longest_text(config))
-
-
-def devices(config: DictConfig) -> int:
-    """That the teacher takes."""
-    distillation = config.distillation
-    return int(distillation.nnodes * distillation.n_gpus_per_node) if distillation.enabled else 0
 
 
 def fits(config: DictConfig, tokenizer: Any, kwargs: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
@@ -92,48 +72,3 @@ def fits(config: DictConfig, tokenizer: Any, kwargs: Mapping[str, Any], notes: l
     told, heard = (each.apply_chat_template(talk, tokenize=False, **kwargs) for each in (tokenizer, own))
     if told != heard:
         notes.append(f"teacher: the chat template of {path} is another one: it scores texts that it was not trained on")
-
-
-def longest_text(config: DictConfig) -> int:
-    """Tokens that the teacher reads at most, and the one that vLLM makes it write."""
-    return int(config.data.max_prompt_length + config.data.max_response_length + 1)
-
-
-def gpu_memory(config: DictConfig, card: float, notes: list[str]) -> Iterator[str]:
-    """The teacher fits its cards, by estimate."""
-    if not config.distillation.enabled:
-        return
-    try:
-        teacher = load_architecture(str(OmegaConf.select(config, PATH)))
-    except UnknownArchitecture as error:
-        notes.append(f"GPU memory of the teacher: {error}")
-        return
-    engine, longest = OmegaConf.select(config, f"{TEACHER}.inference"), longest_text(config)
-    served = replace(
-        read_settings(config, card),
-        utilization=engine.gpu_memory_utilization,
-        tensor_parallel=engine.tensor_model_parallel_size,
-        batched_tokens=engine.max_num_batched_tokens,
-    )
-    scores, room = SCORE_BYTES * engine.max_num_batched_tokens * teacher.vocabulary, cache_tokens(teacher, served)
-    beside = scores + ENGINE_CONTEXT
-    notes.append(
-        f"teacher: {devices(config)} cards of {card / GB:.1f} GB, weights {engine_weights(teacher, served) / GB:.1f}, "
-        f"{max(0.0, room):,.0f} tokens of cache, {beside / GB:.1f} beside vLLM's share, by estimate"
-    )
-    key = f"{TEACHER}.inference"
-    if room < longest:
-        yield f"the teacher has room for {max(0, int(room))} of {longest} tokens. Set {key}.tensor_model_parallel_size."
-    elif beside > (1 - served.utilization) * card:
-        yield f"the teacher takes {beside / GB:.1f} GB beside its share. Lower {key}.max_num_batched_tokens."
-
-
-def host_memory(config: DictConfig) -> float:
-    """Bytes that it takes on a CPU beside all else: a process, vLLM's cache, weights as they are and packed."""
-    if not config.distillation.enabled or config.trainer.device != "cpu":
-        return 0.0
-    try:
-        teacher = load_architecture(str(OmegaConf.select(config, PATH)))
-    except UnknownArchitecture:
-        return PROCESS
-    return PROCESS + 8 * teacher.parameters

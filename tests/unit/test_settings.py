@@ -79,7 +79,7 @@ BAD = {
     "trainer.v1=null": "trainer.v1=None; expected a section",
     "trainer.experiment_name=2026": "a number is one in quotes",
     "trainer.resume_mode=foo": "expected one of auto, disable",
-    "+interaction.val.from_gold={share: 1, steps: 9}": "interaction.val.from_gold: what is validated",
+    "interaction.val.from_gold={share: 1, steps: 9}": "interaction.val.from_gold: what is validated",
     "interaction.train.from_gold={share: 2, steps: 9}": "from_gold.share",
     "interaction.user={kind: nobody}": "interaction.user.kind='nobody'",
     "interaction.user=[a]": "interaction.user=['a']; expected a section",

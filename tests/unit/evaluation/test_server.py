@@ -21,6 +21,7 @@ from transformers import AutoModelForCausalLM
 from interaction.endpoint import SAMPLING
 from recipe import evaluate
 from recipe.cpu import precision
+from recipe.cpu.tiny_policy import CONTEXT
 from recipe.evaluation import server
 from recipe.evaluation.store import Settings
 from recipe.stage.weights import note_base
@@ -132,7 +133,7 @@ def test_an_adapter_is_evaluated_on_its_model_only_and_not_mixed_with_another(ti
 
 def test_the_context_is_that_of_the_flag_or_else_of_the_model_and_scaled_positions_are_not_guessed(tiny, tmp_path):
     for flags, context in (
-        ([], 2048),
+        ([], CONTEXT),
         (["--max-model-len", "9", "--max-model-len=512"], 512),
         (["--max-model-len", "auto"], None),
         (["--max_model_len", "512"], 512),

@@ -155,7 +155,7 @@ def test_nodes_are_asked_for_what_they_do(cluster):
         one.answer["seen"] = ["first", "second", "third"]
     assert cluster(*nodes, idle) == []
     given = ("trainer=separate", "actor_rollout_ref.rollout.nnodes=1", "actor_rollout_ref.rollout.n_gpus_per_node=1")
-    assert "1 more to play" in cluster(node("first"), node("second"), given=given)[0]
+    assert "and 1 more, are asked for" in cluster(node("first"), node("second"), given=given)[0]
 
 
 def test_without_a_cluster_several_nodes_say_how_to_start_one(configured, tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ def test_a_teacher_that_cannot_score_the_tokens_of_the_model_is_refused(configur
 
 def test_memory_counts_the_teacher_on_cards_of_its_own(capsys):
     """Half of the cards train; the teacher's weights, cache and log-probabilities have to fit the others."""
-    opd, inference = ["qwen3-4b", "algorithm=opd", f"{teacher.PATH}=qwen3-8b"], f"{teacher.TEACHER}.inference"
+    opd, inference = ["qwen3-4b", "algorithm=opd", f"{teacher.PATH}=qwen3-8b"], f"{memory.TEACHER}.inference"
     for card, more, fits in (
         (80, [], True),
         (24, [], False),
