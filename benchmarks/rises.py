@@ -100,12 +100,15 @@ def table(name: str) -> str:
         for row in result["rows"]:
             rows[row["stage"], row["of"]].append(from_row(row))
     sure = " [95 %]" * any(row["tasks"] for result in results for row in result["rows"])
-    lines = [f"| stage | of | before -> after | mean difference{sure} | each run |", "| --- | --- | --- | --- | --- |"]
+    several = {"stage": len({stage for stage, _ in rows}) > 1, "each run": len(results) > 1}
+    cells = [["stage", "of", "before -> after", f"mean difference{sure}", "each run"]]
     for (stage, of), runs in rows.items():
         rise = Rise(tuple(runs), of_shares=of != "reward")
         moved = f"{rise.difference:+.3f}{brackets(rise.interval)}"
-        each = ", ".join(map(str, runs))
-        lines.append(f"| {stage} | {of} | {rise.windows} | {moved} | {each} |")
+        cells.append([stage, of.removeprefix("held-out "), rise.windows, moved, ", ".join(map(str, runs))])
+    shown = [place for place, name in enumerate(cells[0]) if several.get(name, True)]
+    lines = ["| " + " | ".join(row[place] for place in shown) + " |" for row in cells]
+    lines.insert(1, ("| " + "--- | " * len(shown)).strip())
     return "\n".join([*lines, "", *sources(results)])
 
 
