@@ -2,7 +2,7 @@
 
 Some demonstrations in one way of speaking, and many requests in another that can be checked: the warm start learns from
 generated tasks in `plain` words and from BFCL's; the stages play fresh ones in `other` words. Of 16 tasks in a row
-eight are these, two are in `plain` words and six are BFCL's, two of them to refuse. `unseen` words are for validation
+eight are these, two are in `plain` words and six are BFCL's, one of them to refuse. `unseen` words are for validation
 alone.
 """
 
@@ -97,16 +97,18 @@ def data_sets(out: Path, seed: int = 1, own: str | None = None) -> dict[str, Dat
     warm += [task for category, count in WARM.items() for task in pools[category][:count]]
     simple, multiple, refuse, several = (pools[category][count:] for category, count in WARM.items())
     mixed = {
-        "stage1_format": (fresh["one"], mine["one"], simple, multiple, refuse),
-        "stage2_base": (fresh["two"][: 4 * TWO], mine["two"], simple[ONE:], multiple[ONE:], refuse[ONE:]),
+        "stage1_format": (fresh["one"], mine["one"], simple[: 3 * ONE // 2], multiple[:ONE], refuse[: ONE // 2]),
+        "stage2_base": (
+            *(fresh["two"][: 4 * TWO], mine["two"]),
+            *(simple[3 * ONE // 2 :][: 3 * TWO // 2], multiple[ONE:][:TWO], refuse[ONE // 2 :][: TWO // 2]),
+        ),
         "stage3_full": (
             *(fresh["two"][4 * TWO :] + fresh["others"], mine["others"]),
-            *(simple[ONE + TWO :], several[: THREE // 2], multiple[-THREE // 2 :], refuse[-THREE:]),
+            *(simple[-3 * THREE // 2 :], several[: THREE // 2], multiple[-THREE // 2 :], refuse[-THREE // 2 :]),
         ),
     }
     chosen = {WARM_START: Random(seed).sample(warm, len(warm))}
-    for name, (many, *single) in mixed.items():
-        groups = [many, *(pool[: STAGES[name]] for pool in single)]
+    for name, groups in mixed.items():
         chosen[f"{name}_long.parquet"] = rows = _alternating(groups, f"{seed} {name}")
         chosen[f"{name}.parquet"] = rows[: 8 * FEW]
     chosen[SFT_ALL] = [*dict.fromkeys(task for tasks in chosen.values() for task in tasks)]

@@ -1,8 +1,9 @@
-"""Progress with partial credit and a price for surplus calls, for models of whose rollouts most fail. Range [0, 1].
+"""Progress with partial credit and a price for surplus calls, for models of whose rollouts most fail. Range [-1, 1].
 
 A failed turn earns up to the share `partial` of a solved one: half of it for the functions that gold calls, half for
 gold's calls. Where all rollouts of a task fail, these are all that tells them apart. Each call beyond the number that
-gold makes in its turn costs `price`; for progress alone such a call does no harm, and a policy learns to make it.
+gold makes in its turn costs the share `price` of a solved one, down to a turn's whole worth below 0. For progress alone
+such a call does no harm; at a price of a tenth a policy learned to try one function after the other.
 
 What a turn earned stands at its last message, so that `algorithm=turn_grpo` gives each turn the credit of its own.
 """
@@ -23,7 +24,7 @@ def compute_score(
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
     partial: float = 0.3,
-    price: float = 0.1,
+    price: float = 0.5,
     **kwargs: Any,
 ) -> dict[str, Any]:
     """verl's reward function: `score`, `step_scores` and the metrics. Only `extra_info["episode"]` is read.
@@ -42,7 +43,7 @@ def compute_score(
         earned = share * worked + partial * (1 - share) * attempted(turn)
         scores += [0.0] * len(turn["steps"])
         if turn["steps"]:
-            scores[-1] = max(0.0, earned / len(turns) - price * surplus(turn))
+            scores[-1] = max(-1.0, earned - price * surplus(turn)) / len(turns)
     return {"score": fsum(scores), "step_scores": scores, **metrics}
 
 

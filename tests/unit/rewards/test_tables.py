@@ -138,12 +138,14 @@ def test_a_price_is_paid_for_each_call_beyond_the_number_that_gold_makes_in_its_
     good = turn(*GOOD, passed=True) | {"facts": once}
     more = turn([bad("ls"), ok("ls")], *GOOD, passed=True) | {"facts": once}
     wrong = turn([ok("ls")], ANSWER) | {"facts": once}
+    many = turn([ok("ls")] * 10, ANSWER) | {"facts": once}
     none = turn([ok("ls")], ANSWER, gold=False, passed=True) | {"facts": {"has_gold": False, "gold_calls": 0}}
     for turns, surplus, paid in (
         ([good, wrong], 0, 0.5),
-        ([good, more], 2, 0.8),
-        ([good, none], 1, 0.9),
-        ([wrong, none], 1, 0.0),
+        ([good, more], 2, 0.5),
+        ([good, none], 1, 0.75),
+        ([wrong, none], 1, -0.25),
+        ([good, many], 9, 0.0),
         ([PASS, PASS], 0, 1.0),
     ):
         scores = dense.compute_score("bfcl", "", [], {"episode": episode(*turns)}, partial=0)
