@@ -37,7 +37,7 @@ ENGINE_ASLEEP = 1.2 * GB  # what vLLM keeps while it sleeps: CUDA graphs and the
 ENGINE_OTHER = 0.8 * GB  # CUDA graphs, NCCL and the sampler within vLLM's share
 FRAGMENTS = 0.05  # of passing tensors: what PyTorch's allocator reserves and cannot use
 SCORES = 10  # bytes of a token and word of a teacher's batch: logits, their log-softmax in float32, a copy
-TEACHER_PROCESS = 2.5 * GB  # on a CPU, vLLM's cache of 1 GiB in it
+TEACHER_PROCESS = 2.5 * GB  # on a CPU, vLLM's cache of 1 GiB in it. Assumed
 FUSED_CHUNK = 512  # tokens whose logits verl's fused log-probs make at a time
 PADDING = 2.5
 """Tokens of the largest padded micro-batch for each token of the budget. verl fills a micro-batch by real tokens and,
