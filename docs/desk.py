@@ -45,7 +45,7 @@ class Desk:
 
     async def _ask(self, method, path, **body):
         async with aiohttp.ClientSession() as session, session.request(method, URL + path, json=body) as answer:
-            if answer.status >= 500:
+            if answer.status in (401, 403, 429) or answer.status >= 500:
                 raise ToolUnavailable(f"{method} {path}: {answer.status}")
             said = await answer.json()
             if answer.status >= 400:
