@@ -193,9 +193,10 @@ def unwritable(task: Task, protocol: Protocol) -> str | None:
 
 def _text(message: GoldMessage, protocol: Protocol) -> str:
     """The message in a protocol. Raises ValueError for what that cannot write."""
+    thought = (", ".join(call.name for call in message.calls) or message.answer) * protocol.gold_thinks
     if message.calls:
-        return protocol.render_calls(", ".join(call.name for call in message.calls), message.calls)
-    return protocol.render_answer(message.answer, message.answer)
+        return protocol.render_calls(thought, message.calls)
+    return protocol.render_answer(thought, message.answer)
 
 
 def check_gold(task: Task) -> list[GoldMessage | UserWords]:

@@ -26,7 +26,7 @@ from recipe.settings import CONFIG_DIR, compose, is_offline
 
 GB = 1e9
 USABLE = 0.99  # of a card; the driver keeps the rest
-MARGIN = 0.95  # of a card that advice fills at most: the estimate is a few percent off
+MARGIN = 0.95  # of a card that may be filled: the estimate is up to 2 % off
 SHORTEST = 12288  # tokens of prompt and response below which no advice goes: up to 8192 of them are the prompt's
 BYTES = {None: 4, "fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2}
 SHIPPED: dict[str, Any] = json.loads((CONFIG_DIR / "models.json").read_text())  # config.json of models, no weights
@@ -408,14 +408,15 @@ MEASURES: tuple[dict[str, Any], ...] = (
 """What is tried, in this order: each costs more speed than the one before."""
 
 
-def shortfalls(model: Architecture, settings: Settings, share: float = 1.0) -> list[str]:
-    """A line for each phase that does not fit into that share of the card, and for a cache that holds not even one
+def shortfalls(model: Architecture, settings: Settings) -> list[str]:
+    """A line for each phase that does not fit into the card, less a margin, and for a cache that holds not even one
     conversation, with which vLLM does not start."""
-    card, found = settings.card, peaks(model, settings).items()
-    lines = [f"{name} takes {size / GB:.0f} GB of {card / GB:.1f}" for name, size in found if size > share * card]
+    found = peaks(model, settings).items()
+    room = MARGIN * settings.card
+    lines = [f"{name} takes {size / GB:.0f} of {room / GB:.1f} GB" for name, size in found if size > room]
     if settings.plays and (tokens := cache_tokens(model, settings)) < settings.context:
-        room = max(0, int(tokens))
-        lines.append(f"vLLM's share leaves room for {room} tokens of a conversation's {settings.context}")
+        left = max(0, int(tokens))
+        lines.append(f"vLLM's share leaves room for {left} tokens of a conversation's {settings.context}")
     return lines
 
 
@@ -430,7 +431,7 @@ def advise(model: Architecture, settings: Settings) -> Settings | None:
         lower: tuple[dict[str, Any], ...] = ({}, {"update_tokens": longest}, least)
         for critic, measure, budgets in product(critics, MEASURES, lower):
             tried = _engines(replace(start, **critic, **measure, **budgets))
-            if better := next((one for one in tried if not shortfalls(model, one, MARGIN)), None):
+            if better := next((one for one in tried if not shortfalls(model, one)), None):
                 return better
     return None
 

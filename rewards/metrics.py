@@ -114,8 +114,8 @@ def succeeded(call: Mapping[str, Any]) -> bool:
 
 
 def pair_of(call: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and arguments of a call, the same for arguments in another order."""
-    return call["name"], json.dumps(call["arguments"], sort_keys=True)
+    """Name and arguments of a call, the same for arguments in another order. Keys are texts, as in a stored record."""
+    return call["name"], json.dumps(json.loads(json.dumps(call["arguments"])), sort_keys=True)
 
 
 def counts(call: Mapping[str, Any], worked: Set[tuple[str, str]]) -> bool:

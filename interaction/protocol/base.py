@@ -127,6 +127,9 @@ class Protocol(ABC):
     explanations: ClassVar[Mapping[FormatError, str]] = {}
     """What was wrong, in words of this format; EXPLANATIONS has the rest."""
 
+    gold_thinks: ClassVar[bool] = True
+    """Whether gold writes a thought, of the functions' names: not where models do without."""
+
     max_chars: ClassVar[int] = 200_000
     """Longer messages are malformed without being looked at."""
     max_calls: ClassVar[int] = MAX_CALLS

@@ -81,7 +81,7 @@ When done: {answer}
 class Hermes(Protocol):
     """`<tool_call>` blocks with one JSON object each, or an answer in plain text."""
 
-    name = "hermes"
+    name, gold_thinks = "hermes", False
     prompt, short_prompt = f"{_INSTRUCTIONS}\n\n{_TOOLS}", _SHORT
     shape = (
         'To call functions, write one <tool_call>{"name": ..., "arguments": {...}}</tool_call> block per call '

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from verl.trainer.ppo import core_algos
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est
+from verl.utils.config import omega_conf_to_dataclass
 
 from recipe.credit import GROUPED, policy_loss, steps  # noqa: F401  registers the loss
 from recipe.credit.estimators import gae_bad, gae_step, scores_of, turn_grpo
@@ -59,10 +60,17 @@ def _inputs(name: str, needed: str) -> Mapping[str, Tensor]:
 
 
 def try_out(config: Any) -> None:
-    """Raises ValueError where no module registers the loss, or a user's estimator gives five rollouts no advantages."""
-    loss, grouped = config.actor_rollout_ref.actor.policy_loss.loss_mode, config.algorithm.credit.grouped
-    if loss not in core_algos.POLICY_LOSS_REGISTRY:
-        raise ValueError(f"no module registers the loss {loss}")
+    """Raises ValueError where no module registers the loss, a user's loss of two rollouts is no finite number, or a
+    user's estimator gives five rollouts no advantages."""
+    actor, grouped = config.actor_rollout_ref.actor, config.algorithm.credit.grouped
+    if (loss := core_algos.POLICY_LOSS_REGISTRY.get(name := actor.policy_loss.loss_mode)) is None:
+        raise ValueError(f"no module registers the loss {name}")
+    if not loss.__module__.startswith(("verl.", "recipe.")):
+        rows = {"old_log_prob": -torch.ones(2, 3), "log_prob": -torch.ones(2, 3), "advantages": torch.ones(2, 3)}
+        how = {"loss_agg_mode": actor.loss_agg_mode, "config": omega_conf_to_dataclass(actor)}
+        mean, _ = loss(**rows, response_mask=torch.ones(2, 3), rollout_is_weights=None, **how)
+        if mean.shape or not torch.isfinite(mean):
+            raise ValueError(f"the loss {name} returns {mean}; expected a finite number, and metrics")
     if grouped is None:  # the estimator is verl's or ours
         return
     index = np.array([*"aabbc"][: 5 - grouped], object)  # only where groups do not count is a rollout left alone
@@ -85,7 +93,6 @@ def _register(name: str, estimate: Callable[..., tuple[Tensor, Tensor]], *inside
     def registered(token_level_rewards: Tensor, response_mask: Tensor, config: Any, **_: Any) -> tuple[Tensor, Tensor]:
         columns = _inputs(name, "values")
         ids = columns["step_ids"] if "step_ids" in columns else steps.runs(response_mask)  # of another agent loop
-        ids = torch.where(response_mask.bool(), ids, -1)
         settings = {key: config.credit[key] for key in ("whiten", *inside)}
         discounts = {"gamma": config.gamma, "lam": config.lam}
         return estimate(token_level_rewards, columns["values"].float(), response_mask, ids, **discounts, **settings)
@@ -111,6 +118,7 @@ core_algos.compute_grpo_outcome_advantage = ADV_ESTIMATOR_REGISTRY["grpo"]  # ve
 def _turn_grpo(
     token_level_rewards: Tensor, response_mask: Tensor, config: Any, index: Any, **_: Any
 ) -> tuple[Tensor, Tensor]:
-    ids = torch.where(response_mask.bool(), _inputs("turn_grpo", "turn_ids")["turn_ids"], -1)
-    how = {"gamma": config.gamma, "norm_by_std": config.norm_adv_by_std_in_grpo}
-    return turn_grpo(token_level_rewards, response_mask, ids, list(index), **how)
+    ids, how = _inputs("turn_grpo", "turn_ids")["turn_ids"], {"gamma": config.gamma}
+    return turn_grpo(
+        token_level_rewards, response_mask, ids, list(index), norm_by_std=config.norm_adv_by_std_in_grpo, **how
+    )

@@ -37,7 +37,7 @@ def t_quantile(degrees: float) -> float:
     (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5), right to 5 digits.
     """
     if degrees < 10:
-        return float(np.interp(-1 / max(degrees, 1.0), [-1 / known for known in range(1, 11)], T_TO_10))
+        return float(np.interp(-1 / degrees, [-1 / known for known in range(1, 11)], T_TO_10))
     terms = (
         (Z**3 + Z) / 4,
         (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96,

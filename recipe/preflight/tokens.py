@@ -47,7 +47,7 @@ class Lengths:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer, self._plain = tokenizer, PlainText.of(tokenizer)
         turn = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}]
-        self._around = (self._templated(turn * 2) - self._templated(turn) + 1) // 2
+        self._around = (self._templated(turn * 2) - self._templated(turn) + 1) // 2 - self.of("x")
 
     def _templated(self, messages: list[Message], prompt: bool = False) -> int:
         return len(self._tokenizer.apply_chat_template(messages, add_generation_prompt=prompt, return_dict=False))

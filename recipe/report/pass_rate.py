@@ -43,6 +43,10 @@ WHAT = (
     "votes, samples or seeds, which says nothing about which queries there are. I1 and I2 weigh subsets by queries, "
     "Average weighs them the same; their +- is the mean of the subsets'. called: episodes with at least one call."
 )
+OF_SEEDS = (
+    "In percent: tasks solved by the environment's own verdict (acc), by the official one where that differs. +- is "
+    "the population standard deviation over seeds. called: episodes with at least one call."
+)
 PAIRED = (
     "The same queries under both, each counting the same; the brackets are 95 % over clusters of queries that resemble "
     "each other."
@@ -180,6 +184,7 @@ class Comparison:
 
     def __init__(self, methods: Sequence[Method], baseline: Method) -> None:
         self.methods, self.baseline, self.paired = methods, baseline, PAIRED + SEEDS * baseline.seeds
+        self.what = OF_SEEDS if baseline.seeds else WHAT
         self.figures = {method.name: figures(method) for method in methods}
         by_verdict = [*zip(methods[1::2], methods[::2], strict=True)] if baseline.seeds else []
         against = by_verdict or [(method, baseline) for method in methods if method is not baseline]
@@ -232,7 +237,7 @@ class Comparison:
         """The tables for a terminal."""
         pairs = [aligned(self.differences()), fill(self.paired, 120)] if self.pairs else []
         notes = [fill(f"{note}.", 120) for note in self.notes()]
-        return "\n\n".join([aligned(self.table()), fill(WHAT, 120), *pairs, *notes])
+        return "\n\n".join([aligned(self.table()), fill(self.what, 120), *pairs, *notes])
 
     def write(self, out: Path) -> list[Path]:
         """Write pass_rate.html, pass_rate.csv, differences.csv and pass_rate.json into a folder; returns their paths.
@@ -247,13 +252,14 @@ class Comparison:
         for pair in self.pairs:
             pairs.append((*pair[:-2], *(end for sure in (pair.interval, *pair.means) for end in sure or (None, None))))
         out.mkdir(parents=True, exist_ok=True)
-        write_atomic(out / "pass_rate.html", render("pass_rate.html", found=self, what=WHAT, paired=self.paired))
+        write_atomic(out / "pass_rate.html", render("pass_rate.html", found=self, what=self.what, paired=self.paired))
         tables = {"pass_rate": rates, "differences": pairs}
         for name, lines in tables.items():
             with (out / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
                 csv.writer(file, lineterminator="\n").writerows([*map(_as_text, line)] for line in lines)
-        data = {name: [dict(zip(head, row, strict=True)) for row in rows] for name, (head, *rows) in tables.items()}
-        write_atomic(out / "pass_rate.json", json.dumps({**data, "notes": self.notes()}, indent=2) + "\n")
+        data: dict[str, Any] = {"notes": self.notes(), "settings": {one.name: one.settings for one in self.methods}}
+        data |= {name: [dict(zip(head, row, strict=True)) for row in rows] for name, (head, *rows) in tables.items()}
+        write_atomic(out / "pass_rate.json", json.dumps(data, indent=2) + "\n")
         return [out / name for name in ("pass_rate.html", "pass_rate.csv", "differences.csv", "pass_rate.json")]
 
 

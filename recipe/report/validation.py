@@ -132,10 +132,11 @@ def ends(names: Sequence[str], validated: Sequence[Sequence[Validation]]) -> lis
     lines = [["stage", "category", "run", "episodes", "step", *METRICS.values()]]
     for key, rows in sorted(found.items(), key=lambda item: item[0][0]):
         first, last = rows[:1] if len(rows) > 1 else [], rows[-1]
+        known = {name: [row for row in first if not isnan(row[name].value)] for name in METRICS}
         means = [
             "-"
             if isnan(last[name].value)
-            else " -> ".join([*(f"{row[name].value:.3f}" for row in first), str(last[name])])
+            else " -> ".join([*(f"{row[name].value:.3f}" for row in known[name]), str(last[name])])
             for name in METRICS
         ]
         steps = " -> ".join(str(row["step"]) for row in [*first, last])
@@ -220,7 +221,7 @@ def moved(runs: Sequence[Path]) -> list[list[str]]:
     cells = [["held-out", "tasks", *heads, *(f"since {title}" for title in found[0][2]), *["each run"] * several]]
     for name, counted, since in found:
         tasks, rises = counted[-1][1], [*since.values()]
-        shares = [f"{share:.3f}{'' if count == tasks else f' of {count}'}" for share, count in counted]
+        shares = [f"{share:.3f}{f' of {count}' * (count != tasks)}" if count else "-" for share, count in counted]
         texts = [f"{rise.difference:+.3f}{brackets(rise.interval)}" for rise in rises]
         cells.append([name, str(tasks), *shares, *texts, *[", ".join(map(str, rises[-1].runs))] * several])
     return cells

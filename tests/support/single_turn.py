@@ -23,7 +23,8 @@ def tasks() -> tuple[SingleTurnTask, ...]:
 
 def task_of(language: str, document: Any, accepted: Any) -> SingleTurnTask:
     """One of a function and its accepted calls; `language` as in `simple_java`."""
-    entry, answer = {"function": [document]}, {"ground_truth": accepted}
+    question = [[{"role": "user", "content": "Do it."}]]
+    entry, answer = {"question": question, "function": [document]}, {"ground_truth": accepted}
     return SingleTurnTask("one", f"simple_{language}", "", "train", json.dumps(entry), json.dumps(answer))
 
 

@@ -91,7 +91,7 @@ def test_every_gpu_profile_packs_rows_and_has_room_for_its_longest_episode() -> 
             config = compose(name, [f"hardware={hardware}"])
             part, longest = config.actor_rollout_ref, config.data.max_prompt_length + config.data.max_response_length
             assert part.model.use_remove_padding and part.model.use_fused_kernels and part.model.lora.merge
-            variables = {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_DISABLE_COMPILE_CACHE": "0"}
+            variables = {"VLLM_DISABLE_COMPILE_CACHE": "0", "VLLM_NO_USAGE_STATS": "1"}
             assert variables.items() <= config.launcher.env.items()
             budgets = (part.actor.ppo_max_token_len_per_gpu, part.ref.log_prob_max_token_len_per_gpu)
             budgets += (part.rollout.log_prob_max_token_len_per_gpu, config.critic.ppo_max_token_len_per_gpu)

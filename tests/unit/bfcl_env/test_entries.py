@@ -186,19 +186,13 @@ def numbered(entries):
     return [{**one, "id": str(one["id"]).replace("_0", f"_{number}")} for number, (_, one) in enumerate(entries)]
 
 
-def test_a_file_that_is_none_of_entries_is_refused(tmp_path, capsys):
+def test_each_problem_of_a_file_and_of_an_entry_is_reported_with_its_place(tmp_path, capsys):
     said = {words: refused(tmp_path, FILES[words], capsys, f"f{number}") for number, words in enumerate(FILES)}
     assert {words: text for words, text in said.items() if words not in text} == {}
-
-
-def test_each_problem_of_an_entry_is_reported_with_its_place(tmp_path, capsys):
     lines = refused(tmp_path, [*numbered(ENTRIES), single_turn(900), single_turn(900)], capsys).splitlines()
     found = [[line for line in lines if f"(entry {number + 1}): " in line] for number in range(len(ENTRIES))]
     missing = [one for one, said in zip(ENTRIES, found, strict=True) if not any(f"{one[0]}: " in line for line in said)]
     assert not missing and any("simple_python_900 (entry" in line and "of another entry" in line for line in lines)
-
-
-def test_gold_that_does_not_pass_is_reported_of_all_entries(tmp_path, capsys):
     entries = numbered(PLAYED)
     lines = refused(tmp_path, [*entries, multi_turn(7), single_turn(8)], capsys).splitlines()
     assert f"has {len(PLAYED)} problems" in lines[0]

@@ -17,6 +17,19 @@ from hypothesis import strategies as st
 from bfcl_env import Call, CallError, Episode, ErrorKind, execution, load_scenarios, make_call, parse_call, source
 from bfcl_env.limits import MAX_CALLS
 
+PLACES = st.sampled_from(["workspace", "document", "archive", "..", "/", "."])
+
+
+LITERALS = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=10,
+).filter(lambda value: "inf" not in repr(value))
+
+
+KEYS = st.sampled_from(["folder", "file_name", "dir_name", "source", "destination", "path", "name", "lines", "a"])
+
+
 BASE = load_scenarios("multi_turn_base")
 FILES = BASE[0]
 MATH = next(item for item in BASE if "MathAPI" in item.classes)
@@ -180,12 +193,15 @@ def test_file_trees_that_grow_without_end_are_stopped():
 
 def test_calls_are_counted_and_long_results_cut(monkeypatch):
     with Episode(FILES) as episode:
-        errors = [episode.execute(Call("ls", {})).error for _ in range(MAX_CALLS + 1)]
-    assert errors == [None] * MAX_CALLS + [ErrorKind.LIMIT]
-    monkeypatch.setattr(execution, "MAX_RESULT_CHARS", 10)
-    with Episode(FILES) as episode:
-        result = episode.execute(Call("ls", {}))
-    assert result.error is ErrorKind.LIMIT and "[cut: the result has" in result.text
+        results = [episode.execute(Call("ls", {})) for _ in range(MAX_CALLS + 1)]
+    assert [result.error for result in results] == [None] * MAX_CALLS + [ErrorKind.LIMIT]
+    whole = results[0].text
+    for room in (len(whole), len(whole) - 1):
+        monkeypatch.setattr(execution, "MAX_RESULT_CHARS", room)
+        with Episode(FILES) as episode:
+            result = episode.execute(Call("ls", {}))
+        cut = (f"{whole[:room]} [cut: the result has {len(whole)} characters]", ErrorKind.LIMIT)
+        assert (result.text, result.error) == ((whole, None) if room == len(whole) else cut)
 
 
 def test_nothing_that_a_function_raises_escapes(monkeypatch):
@@ -199,15 +215,6 @@ def test_nothing_that_a_function_raises_escapes(monkeypatch):
             with Episode(FILES) as episode:
                 result = episode.execute(Call("ls", {}))
         assert (result.text, result.error) == (f"Error during execution: {fault}", ErrorKind.EXECUTION)
-
-
-LITERALS = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=10,
-).filter(lambda value: "inf" not in repr(value))
-KEYS = st.sampled_from(["folder", "file_name", "dir_name", "source", "destination", "path", "name", "lines", "a"])
-PLACES = st.sampled_from(["workspace", "document", "archive", "..", "/", "."])
 
 
 @given(st.sampled_from(sorted(FILES.visible(0))), st.dictionaries(KEYS, LITERALS | PLACES, max_size=3))

@@ -4,7 +4,7 @@ import json
 import random
 import re
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from functools import reduce
 
 import pytest
@@ -12,32 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bfcl_env.single_turn import java, javascript
-from bfcl_env.single_turn.checker import MAX_CALLS, check_calls, unmatched, unmatched_greedily
-from bfcl_env.single_turn.components import SHARES
-from bfcl_env.single_turn.environment import LONGEST_NAME
+from bfcl_env.single_turn.checker import MAX_CALLS, MAX_SHOWN, check_calls, unmatched, unmatched_greedily
+from bfcl_env.single_turn.literals import MAX_DEPTH, MAX_DIGITS, read_value
 from bfcl_env.single_turn.tasks import failing_gold
 from interaction import Conversation, get_protocol
 from interaction.call import MAX_CHARS, Call
 from interaction.environment import load_tasks
 from interaction.gold import play_gold, unwritable
-from interaction.outcome import ErrorKind
 from interaction.protocol import PROTOCOLS
 from rewards import all_or_nothing, dense, outcome, progress, step
 from rewards import format as format_reward
-
-TASKS = load_tasks("bfcl_single")
-XML = get_protocol("think_xml")
-REWARDS = (progress, dense, all_or_nothing, outcome, step, format_reward)
-WITHOUT_GOLD = {"live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"}
-"""Their data accepts what their functions do not take; beside them, those of live_relevance have none."""
-
-
-def first(category):
-    return next(task for task in TASKS.values() if task.category == category)
-
-
-def gold_of(task):
-    return next(iter(task.gold())).calls
 
 
 def said(task, text):
@@ -49,12 +33,27 @@ def said(task, text):
         return conversation.record()
 
 
+def gold_of(task):
+    return next(iter(task.gold())).calls
+
+
+def first(category):
+    return next(task for task in TASKS.values() if task.category == category)
+
+
 def calling(task, calls):
     return said(task, XML.render_calls("t", calls))
 
 
 def answering(task):
     return said(task, XML.render_answer("t", "I cannot."))
+
+
+TASKS = load_tasks("bfcl_single")
+XML = get_protocol("think_xml")
+REWARDS = (progress, dense, all_or_nothing, outcome, step, format_reward)
+WITHOUT_GOLD = {"live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"}
+"""Their data accepts what their functions do not take; beside them, those of live_relevance have none."""
 
 
 def official(record):
@@ -66,13 +65,6 @@ def paid(record):
     row = {"episode": record.to_dict()}
     most = {step: 3.0, format_reward: 2.0}
     return [reward.compute_score("", "", "", row)["score"] / most.get(reward, 1.0) for reward in REWARDS]
-
-
-def test_who_changes_what_a_task_hands_out_does_not_change_the_task():
-    task = TASKS["multiple_0"]
-    for read in (lambda: task.functions, lambda: task.accepted, lambda: task.messages):
-        read()[0].clear()
-        assert read()[0]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -99,75 +91,14 @@ def test_gold_passes_and_earns_the_most_of_every_reward_where_a_protocol_can_wri
         assert not [name for name in failing if TASKS[name].part == "train"]
 
 
-def test_tasks_that_share_a_question_or_function_stand_on_one_side_and_every_category_on_all():
-    sides, of_category = defaultdict(set), defaultdict(Counter)
+def test_tasks_that_share_a_question_or_function_stand_on_one_side():
+    sides = defaultdict(set)
     for task in TASKS.values():
         sides[task.cluster].add(task.part)
         sides[re.sub(r"\W+", "", task.messages[-1]["content"].casefold())].add(task.part)
         for function in task.functions:
             sides[function["name"], json.dumps(function["parameters"], sort_keys=True)].add(task.part)
-        of_category[task.category][task.part] += 1
     assert {len(found) for found in sides.values()} == {1}
-    clusters = Counter(task.cluster for task in TASKS.values())
-    assert len(clusters) == 1402 and clusters.most_common(1)[0][1] == 319
-    for category, found in of_category.items():
-        for part, share in SHARES.items():
-            assert abs(found[part] - share * found.total()) <= 1.5, (category, part, found)
-
-
-def test_a_wrong_value_or_a_call_more_does_not_pass():
-    for category in ("simple_python", "simple_java", "multiple", "parallel", "live_parallel_multiple"):
-        task = first(category)
-        *others, last = gold_of(task)
-        name, value = next(iter(last.arguments.items()))
-        wrong = Call(last.name, {**last.arguments, name: f"{value}9" if isinstance(value, str) else -98765})
-        record = calling(task, [*others, wrong])
-        assert not record.outcome.passed and not official(record) and max(paid(record)) < 1, category
-        assert any(name in item["where"] for item in record.turns[0].difference), category
-        record = calling(task, [*gold_of(task), gold_of(task)[0]])
-        assert not record.outcome.passed and not official(record), category
-
-
-def test_calls_of_parallel_tasks_may_come_in_any_order_and_each_counts_once():
-    several, parallel = gold_of(first("parallel_multiple")), gold_of(first("parallel"))
-    record = calling(first("parallel_multiple"), several[::-1])
-    assert len(several) > 1 and record.outcome.passed and paid(record) == [1.0] * len(REWARDS)
-    assert dense.attempted(record.to_dict()["turns"][0]) == 1
-    assert sorted(call.facts["gold"] for call in record.turns[0].steps[0].calls) == list(range(len(several)))
-    record = calling(first("parallel"), [parallel[0]] * len(parallel))
-    taken = [call.facts["gold"] for call in record.turns[0].steps[0].calls]
-    assert not record.outcome.passed and taken == [0, *[None] * (len(parallel) - 1)]
-
-
-def test_where_no_function_helps_only_an_answer_passes_and_where_one_does_a_call_that_fits():
-    for category in ("irrelevance", "live_irrelevance"):
-        task = first(category)
-        records = [answering(task), said(task, "no tags at all"), calling(task, [Call(task.functions[0]["name"], {})])]
-        assert [record.outcome.passed for record in records] == [True, False, False]
-        assert [official(record) for record in records] == [True, True, False]
-    task = first("live_relevance")
-    function = task.functions[0]
-    required = dict.fromkeys(function["parameters"]["required"], "x")
-    calls = [Call(function["name"], required), Call(function["name"], {**required, "no such": 1}), Call("no_such", {})]
-    records = [*(calling(task, [call]) for call in calls), answering(task)]
-    assert not list(task.gold()) and [record.outcome.passed for record in records] == [True, False, False, False]
-    assert [official(record) for record in records] == [True, True, True, False]
-    assert paid(records[0]) == [1.0] * len(REWARDS) and max(paid(records[-1])) < 1
-
-
-def test_a_call_that_does_not_fit_the_documentation_is_an_error_of_its_kind():
-    task = first("simple_python")
-    (call,) = gold_of(task)
-    missing = {name: value for name, value in call.arguments.items() if name != next(iter(call.arguments))}
-    environment = task.open()
-    environment.begin()
-    assert environment.call(call).error is None and environment.verdicts().passed
-    long = environment.call(Call("x" * 10_000, {}))
-    assert long.error == ErrorKind.UNKNOWN_FUNCTION and len(long.text) < 3 * LONGEST_NAME
-    for arguments, positional in ((missing, ()), ({**call.arguments, "more": 1}, ()), ({}, (1,))):
-        assert environment.call(Call(call.name, arguments, positional)).error == ErrorKind.BAD_ARGUMENTS
-    environment.answer("done")
-    assert environment.call(call).error == ErrorKind.LIMIT
 
 
 # The checker: messages of any size are judged in a second of CPU time.
@@ -206,6 +137,28 @@ def test_ten_megabytes_of_anything_and_bfcls_exponential_and_quadratic_patterns_
         judged([Call("f", {"a": ("new HashMap<" + piece * 48_000)[:48_000]})], "HashMap", "java")
 
 
+def test_numbers_are_read_up_to_a_length_literals_up_to_a_depth_and_mismatches_are_cut():
+    for digits, read in ((MAX_DIGITS, int), (MAX_DIGITS + 1, str)):
+        text = "9" * digits
+        found = [java.convert(text, "integer", official=True), javascript.convert(text, "integer", official=True)]
+        assert [type(one) for one in (*found, read_value(text))] == [read] * 3
+        for suffix, kind in (("L", int), ("f", float)):
+            (value,) = java.convert(f"new Object[]{{{text[1:]}{suffix}}}", "Array", "any", official=False)
+            assert type(value) is (kind if read is int else str)
+    for depth, inner in ((MAX_DEPTH + 1, (1, 1)), (MAX_DEPTH + 2, ("[1]", "{a: 1}"))):
+        for kind, begin, end, left in (("array", "[", "]", inner[0]), ("dict", "{a: ", "}", inner[1])):
+            value, levels = javascript.convert(begin * depth + "1" + end * depth, kind, official=False), 0
+            while isinstance(value, list | dict):
+                value, levels = next(iter(value.values() if isinstance(value, dict) else value)), levels + 1
+            assert (value, levels) == (left, MAX_DEPTH + 1)
+    for length, shown in ((MAX_SHOWN - 2, 0), (MAX_SHOWN - 1, 3)):
+        (mismatch,) = judged([Call("f", {"a": "x" * length})]).mismatches
+        assert len(mismatch.found) == MAX_SHOWN and mismatch.found.count(".") == shown
+    for value, sign in ((10**400, 1), (-(10**400), -1)):
+        assert judged([Call("f", {"a": value})], "float", accepted=[sign * float("inf")]).passed
+        assert not judged([Call("f", {"a": value})], "float", accepted=[-sign * float("inf")]).passed
+
+
 TYPES = [("python", name) for name in "string integer float boolean array tuple dict any none".split()]
 TYPES += [("java", name) for name in java.TYPES] + [("javascript", name) for name in javascript.TYPES]
 SIMPLE = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "\ud800", 10**400])
@@ -237,3 +190,37 @@ def test_a_matching_is_found_whenever_there_is_one():
         return call == 0 if index == size - 1 else call in (index, index + 1)
 
     assert unmatched(size, fit) == ([], []) and unmatched_greedily(size, fit) == size - 1
+
+
+def test_who_changes_what_a_task_hands_out_does_not_change_the_task():
+    task = TASKS["multiple_0"]
+    for read in (lambda: task.functions, lambda: task.accepted, lambda: task.messages):
+        read()[0].clear()
+        assert read()[0]
+
+
+def test_calls_of_parallel_tasks_may_come_in_any_order_and_each_counts_once():
+    several, parallel = gold_of(first("parallel_multiple")), gold_of(first("parallel"))
+    record = calling(first("parallel_multiple"), several[::-1])
+    assert len(several) > 1 and record.outcome.passed and paid(record) == [1.0] * len(REWARDS)
+    assert dense.attempted(record.to_dict()["turns"][0]) == 1
+    assert sorted(call.facts["gold"] for call in record.turns[0].steps[0].calls) == list(range(len(several)))
+    record = calling(first("parallel"), [parallel[0]] * len(parallel))
+    taken = [call.facts["gold"] for call in record.turns[0].steps[0].calls]
+    assert not record.outcome.passed and taken == [0, *[None] * (len(parallel) - 1)]
+
+
+def test_where_no_function_helps_only_an_answer_passes_and_where_one_does_a_call_that_fits():
+    for category in ("irrelevance", "live_irrelevance"):
+        task = first(category)
+        records = [answering(task), said(task, "no tags at all"), calling(task, [Call(task.functions[0]["name"], {})])]
+        assert [record.outcome.passed for record in records] == [True, False, False]
+        assert [official(record) for record in records] == [True, True, False]
+    task = first("live_relevance")
+    function = task.functions[0]
+    required = dict.fromkeys(function["parameters"]["required"], "x")
+    calls = [Call(function["name"], required), Call(function["name"], {**required, "no such": 1}), Call("no_such", {})]
+    records = [*(calling(task, [call]) for call in calls), answering(task)]
+    assert not list(task.gold()) and [record.outcome.passed for record in records] == [True, False, False, False]
+    assert [official(record) for record in records] == [True, True, True, False]
+    assert paid(records[0]) == [1.0] * len(REWARDS) and max(paid(records[-1])) < 1

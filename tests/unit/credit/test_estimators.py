@@ -1,9 +1,11 @@
-"""Estimators: golden vectors, verl's own GRPO as a limit, and a nested loop over steps as independent judge."""
+"""Estimators against their definitions, written as nested loops, and verl's own GRPO as a limit."""
 
 import itertools
 import math
 import random
+from statistics import fmean
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,30 +14,7 @@ from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
 from recipe.credit import steps
 from recipe.credit.estimators import gae_bad, gae_step, turn_grpo
 
-MASK = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 0, 1, 1]])
-IDS = torch.tensor([[0, 0, 0, -1, -1, 1, 1, -1, 2, 2]])
-REWARDS = torch.tensor([[0, 0, 0.2, 0, 0, 0, -0.1, 0, 0, 1]])
-VALUES = torch.tensor([[0.5, 0.4, 0.3, 9, 9, 0.6, 0.5, 9, 0.7, 0.8]])
-
-GOLDEN = {
-    # gamma_token, lam_token, advantages
-    "bad": (1.0, 1.0, [0.482764, 0.582764, 0.682764, 0, 0, 0.23575, 0.33575, 0, 0.3, 0.2]),
-    "bad, lambda .95 inside": (1.0, 0.95, [0.400538, 0.526882, 0.659876, 0, 0, 0.210389, 0.326725, 0, 0.29, 0.2]),
-    "naive": (0.95, 0.95, [0.254263, 0.414695, 0.58692, 0, 0, 0.129551, 0.282051, 0, 0.2405, 0.2]),
-}
-
-
-def test_advantages_are_the_golden_ones():
-    for gamma, lam, expected in GOLDEN.values():
-        inside = {"gamma_token": gamma, "lam_token": lam}
-        advantages, returns = gae_bad(REWARDS, VALUES, MASK, IDS, gamma=0.95, lam=0.95, whiten=False, **inside)
-        torch.testing.assert_close(advantages, torch.tensor([expected]), atol=2e-6, rtol=0)
-        torch.testing.assert_close(returns, (advantages + VALUES) * MASK)
-    advantages, returns = gae_step(REWARDS, VALUES, MASK, IDS, gamma=0.95, lam=0.95, whiten=False)
-    expected = [0.482764] * 3 + [0, 0] + [0.23575] * 2 + [0] + [0.3] * 2
-    torch.testing.assert_close(advantages, torch.tensor([expected]), atol=2e-6, rtol=0)
-    value_at_first = torch.tensor([[0.5, 0.5, 0.5, 0, 0, 0.6, 0.6, 0, 0.7, 0.7]])
-    torch.testing.assert_close(returns, advantages + value_at_first)
+Rows = list[list[float]]
 
 
 def batch(seed: int, rows: int) -> dict[str, Tensor]:
@@ -54,12 +33,12 @@ def batch(seed: int, rows: int) -> dict[str, Tensor]:
     return {"rewards": rewards, "values": values, "mask": (ids >= 0).long(), "ids": ids}
 
 
-def nested(data: dict[str, Tensor], row: int, gamma: float, lam: float, gamma_token: float, lam_token: float):
-    """Advantages of one episode, step by step from the end: the definition, not the scan."""
+def nested(data: dict[str, Tensor], row: int, gamma: float, lam: float, gamma_token: float, lam_token: float) -> Rows:
+    """Advantages and returns of one episode's tokens, then of its steps: the definition, from the end, not the scan."""
     ids = data["ids"][row].tolist()
     positions = [[t for t, i in enumerate(ids) if i == k] for k in range(max(ids) + 1)]
     r, v = data["rewards"][row].tolist(), data["values"][row].tolist()
-    tokens, of_steps = [0.0] * len(ids), [0.0] * len(ids)
+    tokens, returns, of_steps, step_returns = ([0.0] * len(ids) for _ in range(4))
     token_after = step_after = value_after = 0.0
     for step in reversed(positions):
         for j in reversed(range(len(step))):
@@ -69,23 +48,53 @@ def nested(data: dict[str, Tensor], row: int, gamma: float, lam: float, gamma_to
             else:
                 u = step[j + 1]
                 tokens[t] = r[t] + gamma_token * v[u] - v[t] + gamma_token * lam_token * tokens[u]
+            returns[t] = tokens[t] + v[t]
         first = step[0]
         whole = sum(r[t] for t in step) + gamma * value_after - v[first] + gamma * lam * step_after
         for t in step:
-            of_steps[t] = whole
+            of_steps[t], step_returns[t] = whole, whole + v[first]
         token_after, step_after, value_after = tokens[first], whole, v[first]
-    return tokens, of_steps
+    return [tokens, returns, of_steps, step_returns]
 
 
-def test_two_hundred_random_episodes_agree_with_a_nested_loop_over_steps():
-    data = batch(seed=7, rows=200)
+def test_random_episodes_agree_with_a_nested_loop_over_steps():
+    data = batch(seed=7, rows=100)
     options = {"gamma": 0.97, "lam": 0.9, "gamma_token": 0.99, "lam_token": 0.8}
-    tokens, _ = gae_bad(**data, **options, whiten=False)
-    whole, _ = gae_step(**data, gamma=0.97, lam=0.9, whiten=False)
-    for row in range(200):
-        expected = nested(data, row, **options)
-        assert tokens[row].tolist() == pytest.approx(expected[0], abs=1e-9)
-        assert whole[row].tolist() == pytest.approx(expected[1], abs=1e-9)
+    found = *gae_bad(**data, **options, whiten=False), *gae_step(**data, gamma=0.97, lam=0.9, whiten=False)
+    for row in range(100):
+        for ours, expected in zip(found, nested(data, row, **options), strict=True):
+            assert ours[row].tolist() == pytest.approx(expected, abs=1e-9)
+
+
+def compared(data: dict[str, Tensor], groups: str, gamma: float, norm_by_std: bool) -> Rows:
+    """The return from each turn on, less its mean over the group's episodes that reached the turn: the definition."""
+    ids, rewards = data["ids"].tolist(), data["rewards"].tolist()
+    futures, found = list[list[float]](), list[list[float]]()
+    for numbers, row in zip(ids, rewards, strict=True):
+        earned = [sum(r for r, i in zip(row, numbers, strict=True) if i == k) for k in range(max(numbers) + 1)]
+        futures.append([sum(r * gamma**n for n, r in enumerate(earned[k:])) for k in range(len(earned))])
+    for number, group in enumerate(groups):
+        siblings = [future for future, other in zip(futures, groups, strict=True) if other == group]
+        reached = [[one[k] for one in siblings if k < len(one)] for k in range(max(map(len, siblings)))]
+        apart = [[r - fmean(turn) for r in turn] for turn in reached]
+        spread = sum(d * d for turn in apart for d in turn) / max(sum(len(turn) - 1 for turn in reached), 1)
+        scale = math.sqrt(spread) + 1e-6 if norm_by_std else 1.0
+        found.append([(futures[number][k] - fmean(reached[k])) / scale if k >= 0 else 0.0 for k in ids[number]])
+    return found
+
+
+def test_turns_are_compared_within_their_group_and_single_ones_as_by_verls_grpo():
+    groups = "abbcccdddddee"
+    for seed, gamma, norm_by_std in itertools.product(range(8), (1.0, 0.8), (True, False)):
+        data = batch(seed, len(groups))
+        rewards, mask, ids = data["rewards"], data["mask"], data["ids"]
+        rewards[-2:] *= 0  # equal ones
+        found, _ = turn_grpo(rewards, mask, ids, groups, gamma=gamma, norm_by_std=norm_by_std)
+        torch.testing.assert_close(found, torch.tensor(compared(data, groups, gamma, norm_by_std)), check_dtype=False)
+        assert not found[[0, -2, -1]].any(), "one alone is compared with nothing"
+        ours, _ = turn_grpo(rewards, mask, ids.clamp(max=0), groups)
+        theirs, _ = compute_grpo_outcome_advantage(rewards, mask, np.array([*groups]))
+        torch.testing.assert_close(ours[1:], theirs[1:], atol=1e-5, rtol=1e-5, check_dtype=False)
 
 
 ESTIMATORS = {
@@ -112,37 +121,14 @@ def test_values_of_the_environment_and_empty_episodes_change_nothing_and_its_rew
         assert not estimate(padding)[0][-1].any(), name
 
 
-def test_steps_are_whitened_each_with_the_same_weight():
+def test_tokens_or_steps_are_whitened_each_with_the_same_weight_and_a_single_one_stays():
     data = batch(seed=11, rows=20)
-    advantages, _ = gae_step(**data, gamma=0.95, lam=0.95)
-    of_steps = advantages[steps.firsts(data["ids"])]
-    assert of_steps.mean().item() == pytest.approx(0, abs=1e-6)
-    assert of_steps.std().item() == pytest.approx(1, abs=1e-6)
-
-
-def episodes(*turns: list[float]) -> tuple[Tensor, Tensor, Tensor]:
-    """rewards, mask, ids of episodes given by the rewards of their turns; one environment token between turns."""
-    width = max(len(turn) for turn in turns) * 3
-    rewards, ids = torch.zeros(len(turns), width), torch.full((len(turns), width), -1)
-    for row, values in enumerate(turns):
-        for k, value in enumerate(values):
-            ids[row, 3 * k : 3 * k + 2] = k
-            rewards[row, 3 * k + 1] = value
-    return rewards, (ids >= 0).long(), ids
-
-
-def test_with_one_turn_it_is_verls_grpo():
-    rewards, mask, ids = episodes([0.3], [-1.5], [2.0], [0.3], [1.0], [1.0])
-    ours, _ = turn_grpo(rewards, mask, ids, list("aaaabb"))
-    theirs, _ = compute_grpo_outcome_advantage(rewards, mask, list("aaaabb"))
-    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
-
-
-def test_going_on_or_stopping_is_judged_by_what_it_brings_not_by_the_number_of_turns():
-    advantages, _ = turn_grpo(*episodes([1.0], [0.0], [9.0], [9.0]), ["a", "a", "b", "b"])
-    assert advantages[0, 0] > 0 > advantages[1, 0] and advantages[2:].abs().max() == 0, "groups do not mix"
-    advantages, _ = turn_grpo(*episodes([1.0], [1.0], [0.5, 0.5], [0.5, 0.5]), [0] * 4)
-    assert advantages.abs().max() == 0, "stopping and going on bring the same"
-    advantages, _ = turn_grpo(*episodes([1.0], [1.0], [1.0, 0.5], [1.0, 0.5]), [0] * 4)
-    assert advantages[2:, 0].min() > 0 > advantages[:2, 0].max(), "what going on earns is in the mean of its turn"
-    assert advantages[:, 3:].abs().max() == 0
+    tokens, whole = (ESTIMATORS[name](data)[0] for name in ("gae_bad", "gae_step"))
+    for values in (tokens[data["mask"] > 0], whole[steps.firsts(data["ids"])]):
+        assert (values.mean().item(), values.std().item()) == pytest.approx((0, 1), abs=1e-6)
+    for rewards in ([0.3], [0.3, 0.9]):
+        row = torch.tensor([rewards])
+        few = row, 0 * row, torch.ones_like(row).long(), torch.arange(row.shape[1])[None]
+        for estimate in (gae_bad, gae_step):
+            found = estimate(*few, gamma=0.0, lam=0.0)[0][0].tolist()
+            assert found == pytest.approx(rewards if len(rewards) == 1 else [-math.sqrt(0.5), math.sqrt(0.5)])

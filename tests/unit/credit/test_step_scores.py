@@ -8,36 +8,15 @@ from typing import Any
 import pytest
 from support.gold_episode import GOLD, SCENARIO, play, scored
 
-from interaction.token_rewards import Span, number_tokens, overlong_penalty, place
-
-
-def test_each_score_is_on_the_last_token_of_its_step(make_loop, engine, tmp_path):
-    output = play(make_loop, engine, record_dir=tmp_path)
-    steps = [step for turn in output.extra_fields["episode"]["turns"] for step in turn["steps"]]
-    scores = [round(0.1 * (number + 1), 1) for number in range(len(steps))]
-    fields = scored(output, scores)
-    rewards, info = fields["rm_scores"], fields["extra_fields"]["reward_extra_info"]
-    assert rewards.shape == fields["response_mask"].shape
-    for step, score in zip(steps, scores, strict=True):
-        assert rewards[step["tokens"][1] - 1].item() == pytest.approx(score)
-    assert (rewards != 0).sum() == len(scores) and not rewards[fields["response_mask"] == 0].any()
-    assert info.pop("part") == SCENARIO.part
-    assert all(isinstance(value, int | float) for value in info.values()), "verl's metrics are numbers"
-    assert json.loads((tmp_path / "train" / "000001.jsonl").read_text())["step_scores"] == scores
-
-
-def test_a_score_of_a_cut_step_goes_to_the_token_before_and_steps_that_touch_or_miss_the_mask_are_refused():
-    assert place([0.5, 0.25], [Span(0, 0, 2), Span(0, 4, 6)], [1, 1, 0]) == [0.0, 0.75, 0.0]
-    with pytest.raises(ValueError, match="step 1 begins at token 2 without a token of the environment before it"):
-        number_tokens([Span(0, 0, 2), Span(1, 2, 4)], [1, 1, 1, 1])
-    with pytest.raises(ValueError, match="the response mask has 3 tokens of the model"):
-        number_tokens([Span(0, 0, 2)], [1, 1, 0, 1])
+from interaction.token_rewards import Span, number_tokens, overlong_penalty
 
 
 def test_the_price_of_length_rises_from_nothing_to_all_of_it_over_the_window():
     prices = [overlong_penalty(used, 100, False, window=0.2, penalty=3.0) for used in (0, 80, 85, 90, 100, 200)]
     assert prices == pytest.approx([0, 0, 0.75, 1.5, 3.0, 3.0])
     assert overlong_penalty(10, 100, True, window=0.2, penalty=3.0) == 3.0, "a cut episode pays all of it"
+    with pytest.raises(ValueError, match="the response mask has 3 tokens of the model"):
+        number_tokens([Span(0, 0, 2)], [1, 1, 0, 1])
 
 
 def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(make_loop, engine, tmp_path: Path):
@@ -54,6 +33,11 @@ def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(make
     assert [fields["rm_scores"].sum(), line["score"]] == pytest.approx([1.0 - price] * 2)
     assert line["reward"] == {"score": 1.0, "mine": 7, "overlong_penalty": pytest.approx(price)}
     scores = [0.5] * len(GOLD)
+    fields, line = paid(scores=scores, overlong={"penalty": 0.0})
+    ends = [step["tokens"][1] - 1 for turn in line["episode"]["turns"] for step in turn["steps"]]
+    assert fields["rm_scores"].nonzero()[:, 0].tolist() == ends and line["step_scores"] == scores
+    info = fields["extra_fields"]["reward_extra_info"]
+    assert info.pop("part") == SCENARIO.part and all(isinstance(value, int | float) for value in info.values())
     fields, line = paid(scores=scores, overlong={"penalty": 4.0, "window": 1.0}, response_length=4096)
     price = line["reward"]["overlong_penalty"]
     assert price > 0 and line["step_scores"] == [*scores[1:], pytest.approx(0.5 - price)], "the last step pays"

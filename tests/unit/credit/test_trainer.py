@@ -1,7 +1,8 @@
-"""The trainer gives our estimators what verl does not: values and ids."""
+"""The trainer gives our estimators what verl does not: values and ids, and a KL coefficient that survives a resume."""
 
 import itertools
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from support.queue import Store, nested
 from tensordict import NonTensorStack
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 import recipe.training.trainer
 from recipe.credit import GROUPED, estimators
+from recipe.credit.kl_control import EpisodeKLController
 from recipe.credit.registry import columns_of
 from recipe.settings import compose
 from recipe.training.left_out import leave_out_cut_episodes
@@ -40,19 +43,25 @@ def store(**extra: Any) -> Store:
 
 
 @cache
-def composed(algorithm: str) -> Any:
-    return compose("stage2", ["hardware=tiny", f"algorithm={algorithm}"])
+def composed(algorithm: str, *overrides: str) -> Any:
+    return compose("stage2", ["hardware=tiny", f"algorithm={algorithm}", *overrides])
 
 
-def compute(monkeypatch: pytest.MonkeyPatch, columns: Store, algorithm: str, *overrides: str) -> tuple[Any, Any]:
-    """Advantages of the four episodes, and what is logged."""
+def step(patch: pytest.MonkeyPatch, trainer: Any, columns: Store) -> dict[str, float]:
+    """Has the trainer compute the advantages of these episodes; returns what is logged."""
     for module in (recipe.training.trainer, trainer_base):
-        monkeypatch.setattr(module, "tq", columns)
-    trainer, metrics = object.__new__(CurriculumTrainer), dict[str, float]()
-    trainer.config = OmegaConf.merge(composed(algorithm), OmegaConf.from_dotlist(list(overrides)))
-    keys = [f"u{row}_0_0" for row in range(len(columns.columns["uid"]))]
+        patch.setattr(module, "tq", columns)
+    keys, metrics = [f"u{row}_0_0" for row in range(len(columns.columns["uid"]))], dict[str, float]()
     batch = KVBatchMeta(keys=keys, tags=[{}] * len(keys), partition_id="train")
     assert trainer._compute_advantage(batch, metrics) == "batch"
+    return metrics
+
+
+def compute(patch: pytest.MonkeyPatch, columns: Store, name: str, *overrides: str, **changes: Any) -> tuple[Any, Any]:
+    """Advantages of the four episodes, and what is logged."""
+    trainer = object.__new__(CurriculumTrainer)
+    trainer.config = OmegaConf.merge(composed(name), OmegaConf.from_dotlist(list(overrides)), changes)
+    metrics = step(patch, trainer, columns)
     return columns.written["advantages"], metrics
 
 
@@ -60,26 +69,38 @@ def padded(columns: Store, name: str, padding: float = 0) -> torch.Tensor:
     return columns.columns[name].to_padded_tensor(padding=padding)
 
 
-def test_tppo_and_turn_grpo_are_the_estimators_with_the_settings_of_their_files(monkeypatch):
-    columns = store()
-    found, _ = compute(monkeypatch, columns, "tppo", "algorithm.gamma=0.9")
-    rewards, values, mask = (padded(columns, name) for name in ("rm_scores", "values", "response_mask"))
-    expected, returns = estimators.gae_bad(rewards, values, mask, padded(columns, "step_ids", -1), gamma=0.9, lam=0.95)
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(columns.written["returns"], returns)
-    del columns.columns["values"]
-    found, _ = compute(monkeypatch, columns, "turn_grpo")
-    expected, _ = estimators.turn_grpo(rewards, mask, padded(columns, "turn_ids", -1), list("aabb"))
-    torch.testing.assert_close(found, expected)
+def test_our_estimators_take_the_settings_of_their_files_and_those_that_are_given(monkeypatch):
+    names = ("rm_scores", "values", "response_mask")
+    rewards, values, mask = given = [padded(store(), name) for name in names]
+    steps, turns = (padded(store(), name, -1) for name in ("step_ids", "turn_ids"))
+    across, inside = {"gamma": 0.9, "lam": 0.7}, {"gamma_token": 0.95, "lam_token": 0.6}
+    raw, default = {"whiten": False}, {"gamma": 0.95, "lam": 0.95}
+    changed = {**across, "credit": {**inside, **raw}}
+    for name, settings, expected in (
+        ("tppo", {}, estimators.gae_bad(*given, steps, **default)),
+        ("tppo", changed, estimators.gae_bad(*given, steps, **across, **inside, **raw)),
+        ("appo", {}, estimators.gae_step(*given, steps, **default)),
+        ("appo", changed, estimators.gae_step(*given, steps, **across, **raw)),
+        ("turn_grpo", {}, estimators.turn_grpo(rewards, mask, turns, "aabb")),
+        (
+            *("turn_grpo", {"gamma": 0.9, "norm_adv_by_std_in_grpo": False}),
+            estimators.turn_grpo(rewards, mask, turns, "aabb", gamma=0.9, norm_by_std=False),
+        ),
+    ):
+        columns = store()
+        if name == "turn_grpo":
+            del columns.columns["values"]
+        found, _ = compute(monkeypatch, columns, name, algorithm=settings)
+        torch.testing.assert_close((found, columns.written["returns"]), expected, msg=f"{name} {settings}")
 
 
 @pytest.mark.parametrize("estimator", GROUPED)
 def test_rollouts_with_equal_rewards_get_no_advantage_at_all(monkeypatch, estimator):
     """Their mean in float32 is another number, and so are the sums of their steps; the other group tells them apart."""
     parts = [[1.0], [0.3, 0.7], [1.1, -0.4, 0.3]]
-    for size, value in itertools.product((2, 3, 6, 7, 12, 16), (0.1, 0.2, 0.7, -3.3)):
+    for size, value in itertools.product((2, 3, 7, 12, 16), (1e-3, 0.1, 0.2, 0.7, -3.3, 1e3)):
         rows = [torch.tensor([value * part for part in parts[row % 3]]) for row in range(size)]
-        rows += [torch.tensor([value]), torch.tensor([value + 1e-4])]
+        rows += [torch.tensor([value]), torch.tensor([value * 1.0001])]
         columns = Store(
             uid=NonTensorStack(*"a" * size, "b", "b"),
             response_mask=nested([torch.ones(len(row)).long() for row in rows]),
@@ -96,15 +117,16 @@ def test_an_estimator_of_a_users_gets_ids_and_values_of_the_batch_by_name(monkey
 
     monkeypatch.setitem(ADV_ESTIMATOR_REGISTRY, "mine", mine)
     for columns in (store(), store()):
-        given = ("algorithm.adv_estimator=mine", "algorithm.credit.grouped=false")
-        found, _ = compute(monkeypatch, columns, "grpo", *given)
+        found, _ = compute(
+            monkeypatch, columns, "grpo", "algorithm.adv_estimator=mine", "algorithm.credit.grouped=false"
+        )
         values, turns, steps = (padded(columns, name) for name in ("values", "turn_ids", "step_ids"))
         real = padded(columns, "response_mask") > 0
         torch.testing.assert_close(found[real], (values + 10 * turns + 100 * steps)[real])
 
 
 def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_is_asked(monkeypatch):
-    cut = NonTensorStack(*({"truncated": row == 1} for row in range(len(IDS))))
+    cut = NonTensorStack({}, {"truncated": True}, {"truncated": False}, {})
     plain, filtered = store(extra_fields=cut), store(extra_fields=cut)
     with_all, _ = compute(monkeypatch, plain, "grpo")
     assert "loss_mask" not in plain.written
@@ -115,30 +137,123 @@ def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_i
     expected[1] = 0
     for name in ("response_mask", "loss_mask"):
         torch.testing.assert_close(filtered.written[name], expected)
-    # A step of cut episodes alone stops.
     cut = NonTensorStack(*({"truncated": row < 3} for row in range(4)))
     nothing = Store(response_mask=nested([torch.ones(2)] * 4), extra_fields=cut)
-    tags = [{"is_padding": row == 3} for row in range(4)]
-    batch = KVBatchMeta(partition_id="train", keys=[f"u{row}_0_0" for row in range(4)], tags=tags)
+    batch = KVBatchMeta(partition_id="train", keys=[*"abcd"], tags=[{}, {}, {}, {"is_padding": True}])
     with pytest.raises(RuntimeError, match="cut all 3 episodes"):
         leave_out_cut_episodes(nothing, batch)
 
 
-def test_ids_of_verls_padding_episodes_are_cut_to_their_mask():
+def test_ids_of_verls_padding_episodes_are_cut_to_their_mask_and_without_ids_that_is_read(monkeypatch):
     """verl's padding copies the columns it does not know from a real episode, and has one token with mask 0."""
     columns = store()
     real = [torch.tensor([int(i >= 0) for i in row]) for row in IDS[:3]]
     columns.columns["response_mask"] = nested([*real, torch.tensor([0])])
     found = columns_of(columns.kv_batch_get(["k"] * 4, "train", ["response_mask", "step_ids", "turn_ids"]))
-    assert found.keys() == {"step_ids", "turn_ids"}
-    assert set(found["step_ids"][3].tolist()) == set(found["turn_ids"][3].tolist()) == {-1}
-    assert found["step_ids"][0].tolist() == IDS[0]
-
-
-def test_an_agent_loop_without_ids_is_read_from_the_mask(monkeypatch):
+    assert {*found["step_ids"][3].tolist()} == {*found["turn_ids"][3].tolist()} == {-1}
+    assert found["step_ids"][0].tolist() == IDS[0] and found.keys() == {"step_ids", "turn_ids"}
     with_ids, _ = compute(monkeypatch, store(), "appo")
     without = store()
     del without.columns["step_ids"], without.columns["turn_ids"]
     torch.testing.assert_close(compute(monkeypatch, without, "appo")[0], with_ids)
     with pytest.raises(RuntimeError, match="turn_grpo needs turn_ids"):
         compute(monkeypatch, without, "turn_grpo")
+
+
+LENGTHS = [50, 10, 200, 20]
+"""Tokens of the episodes; the environment's are in between, every third one."""
+GIVEN = ("algorithm.adv_estimator=grpo", "algorithm.use_kl_in_reward=true", "algorithm.kl_ctrl.horizon=10")
+
+
+@pytest.fixture
+def make_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Makes the trainer as verl does, up to its controller; no workers."""
+
+    def init(self: Any, config: Any) -> None:
+        self.config, self.replay_buffer = config, OmegaConf.create({"poll_interval": None})
+        self.kl_ctrl_in_reward = trainer_base.core_algos.get_kl_controller(config.algorithm.kl_ctrl)
+
+    def make(kind: str = "adaptive", found: int = 0) -> Any:
+        config = composed("step_grained", *GIVEN, f"algorithm.kl_ctrl.type={kind}").copy()
+        config.trainer.default_local_dir = f"{tmp_path}/stage/checkpoints"
+        trainer: Any = CurriculumTrainer(config)
+        trainer.found = found
+        return trainer
+
+    monkeypatch.setattr(PPOTrainerSync, "__init__", init)
+    return make
+
+
+def play(trainer: Any, monkeypatch: pytest.MonkeyPatch, nats: list[float], padding: int = 0) -> dict[str, float]:
+    """A step of four episodes with that KL in all, spread over the model's tokens; returns what is logged."""
+    masks = [torch.tensor([int(place % 3 != 2) for place in range(length)]) for length in LENGTHS]
+    policy = [nats[row] / mask.sum() * mask + 7.0 * (1 - mask) for row, mask in enumerate(masks)]
+    masks += [torch.tensor([0])] * padding
+    policy += [torch.tensor([9.0])] * padding
+    columns = Store(
+        uid=NonTensorStack(*[str(row // 2) for row in range(len(masks))]),
+        response_mask=nested(masks),
+        rm_scores=nested([torch.rand(len(mask)) for mask in masks]),
+        old_log_probs=nested(policy),
+        ref_log_prob=nested([torch.zeros(len(mask)) for mask in masks]),
+    )
+    metrics = step(monkeypatch, trainer, columns)
+    paid = columns.columns["rm_scores"].to_padded_tensor(0.0) - columns.written["token_level_rewards"]
+    assert paid.sum().item() == pytest.approx(metrics["actor/reward_kl_penalty_coeff"] * sum(nats), rel=1e-3, abs=1e-3)
+    return metrics
+
+
+def test_the_coefficient_follows_the_kl_of_an_episode_as_trls_does_whichever_way_the_policy_goes(
+    make_trainer, monkeypatch
+):
+    # after one step of 4 episodes with horizon 10, worked out by hand
+    for nats, expected in ((1.2, 0.276), (6.6, 0.312), (400.0, 0.324)):
+        trainer = make_trainer()
+        assert play(trainer, monkeypatch, [nats] * 4)["actor/reward_kl_penalty_coeff"] == pytest.approx(0.3)
+        for _ in range(3):
+            metrics = play(trainer, monkeypatch, [nats] * 4)
+            assert metrics["actor/reward_kl_penalty_coeff"] == pytest.approx(expected)
+            assert metrics["actor/reward_kl_per_episode"] == pytest.approx(nats, rel=1e-5)
+            expected *= 1 + min(max(nats / 6.0 - 1, -0.2), 0.2) * 4 / 10  # TRL 0.10.1: AdaptiveKLController.update
+    trainer = make_trainer()  # neither the length of an episode counts nor verl's padding
+    metrics = play(trainer, monkeypatch, [2.0, 4.0, 6.0, 14.4], padding=2)
+    assert metrics["actor/reward_kl_per_episode"] == pytest.approx(6.6)
+    trainer.kl_ctrl_in_reward.observe(float("nan"), 4)
+    assert trainer.kl_ctrl_in_reward.value == pytest.approx(0.312), "NaN would stay in it"
+    # on stored trajectories the mean of the log-ratio is below 0 the further the policy is from the start
+    for nats, coefficient in ((-400.0, 0.324), (0.0, 0.276), (60.0, 0.324)):
+        trainer = make_trainer()
+        OmegaConf.update(trainer.config, "offline.files", "rollouts", force_add=True)
+        assert play(trainer, monkeypatch, [nats] * 4)["actor/reward_kl_per_episode"] >= 0
+        assert trainer.kl_ctrl_in_reward.value == pytest.approx(coefficient)
+
+
+def test_a_resumed_run_goes_on_with_the_coefficient_it_had(make_trainer, monkeypatch, capsys):
+    def load(self: Any) -> None:
+        self.global_steps = self.found
+
+    def save(self: Any) -> None:
+        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        assert (folder / "kl_coefficient.json").is_file(), "a kill after verl's last file would lose the coefficient"
+
+    monkeypatch.setattr(PPOTrainerSync, "_load_checkpoint", load)
+    monkeypatch.setattr(PPOTrainerSync, "_save_checkpoint", save)
+    monkeypatch.setattr(recipe.training.trainer, "prune", lambda _: None)
+    before, unbroken = make_trainer(), make_trainer()
+    for trainer, _ in itertools.product((before, unbroken), range(3)):
+        play(trainer, monkeypatch, [400.0] * 4)
+    before.global_steps = 3
+    before._save_checkpoint()
+    before._save_checkpoint()  # its folder is there
+    play(before, monkeypatch, [400.0] * 4)  # of a step that is lost
+
+    after, without, fixed = make_trainer(found=3), make_trainer(found=2), make_trainer("fixed", found=3)
+    for trainer, said in ((after, "0.3779 of the checkpoint"), (without, "0.3 as at the start"), (fixed, "")):
+        trainer._load_checkpoint()
+        assert said in capsys.readouterr().out
+    fixed._save_checkpoint()
+    logged = [play(trainer, monkeypatch, [1.2] * 4) for trainer in (after, unbroken, without, fixed)]
+    assert logged[0] == logged[1]
+    for metrics, coefficient in zip(logged, [0.3 * 1.08**3] * 2 + [0.3] * 2, strict=True):
+        assert metrics["actor/reward_kl_penalty_coeff"] == pytest.approx(coefficient)
+    assert not isinstance(fixed.kl_ctrl_in_reward, EpisodeKLController)

@@ -72,12 +72,15 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list:
     return calls
 
 
+FOLDERS = ("stage1_format", "stage2_base", "stage3_full")
+
+
 def statuses(run: Path) -> list[tuple[str, str]]:
     found = runner.STATE.read(run / runner.FILE)
     return [(entry.folder, entry.status) for entry in found.stages] if found else []
 
 
-def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_path, launched, capsys):
+def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_path, launched, capsys, monkeypatch):
     finished(tmp_path / "stage1_format")
     write_metrics(tmp_path, "stage2_base", "1.jsonl", [(1, {"timing_s/step": 4.0, "timing_s/gen": 3.0})])
     given = f"paths.run={tmp_path}"
@@ -90,7 +93,31 @@ def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_pa
     said = capsys.readouterr().out
     assert "stage1_format: already done, 12 steps" in said
     assert "stage2_base: time: generation 75 %, rest 25 %" in said and said.count("time: ") == 1
-    assert statuses(tmp_path) == [("stage1_format", "done"), ("stage2_base", "done"), ("stage3_full", "done")]
+    assert f"report        {tmp_path}/report.html" in said
+    command.main([given, "--stages=stage2"])
+    assert len(launched) == 2 and statuses(tmp_path) == [(name, "done") for name in FOLDERS], "also those not run now"
+    monkeypatch.setenv("MODEL", "/m")
+    stage_state.update(tmp_path / "stage2_base", done=None)  # a resume in the middle
+    command.main([given])
+    assert [model for _, _, model in launched[2:]] == [None]
+
+
+NOTES = [
+    ({}, "all 12 steps"),
+    ({"reason": "left", "gate": stage_state.Verdict(True, False, "left")}, "left"),
+    ({"gate": stage_state.Verdict(True, False, "it is 0.5")}, "all 12 steps; gate passed: it is 0.5"),
+    ({"gate": stage_state.Verdict(False, False, "it is 0.4")}, "all 12 steps; gate not reached: it is 0.4"),
+    ({"best": stage_state.Best(3, 0.5, "val_dev/acc")}, "all 12 steps; hands on step 3, the best val_dev/acc (0.500)"),
+]
+
+
+def test_a_stage_is_not_repeated_for_a_gate_that_stops_nothing_and_its_entry_says_how_it_ended(tmp_path, launched):
+    for number, (note, said) in enumerate(NOTES):
+        finished(tmp_path / str(number) / "stage1_format", **note)
+        command.main(["--stages=stage1", f"paths.run={tmp_path}/{number}"])
+        (entry,) = runner.STATE.read(tmp_path / str(number) / runner.FILE).stages
+        assert (entry.status, entry.global_step, entry.target, entry.reason) == ("done", 12, 12, said)
+    assert "recipe.train" not in [module for module, _, _ in launched]
 
 
 def test_a_start_model_or_adapter_is_for_the_first_stage_only_and_needs_no_tiny_policy(tmp_path, launched, monkeypatch):
@@ -118,7 +145,6 @@ def test_a_warm_start_is_of_this_model_and_these_rows_validated_before_and_no_st
     tmp_path, launched, monkeypatch
 ):
     launch, folder, data = runner.launch, tmp_path / "run", tmp_path / "data"
-    monkeypatch.setenv("HARDWARE", "cpu")
     monkeypatch.setattr(stages, "compose_stage", lambda name, overrides: compose_stage(name, overrides))
     for path in (tmp_path / "a" / "x.safetensors", tmp_path / "b" / "x.bin", data / "stage0_sft.parquet"):
         path.parent.mkdir()
@@ -146,7 +172,7 @@ def test_a_warm_start_is_of_this_model_and_these_rows_validated_before_and_no_st
         if fresh:
             shutil.rmtree(folder / "stage1_format")
         launched.clear()
-        given = (f"paths.run={folder}", f"paths.data={data}", "stage.before=true", *given)
+        given = ("hardware=cpu", f"paths.run={folder}", f"paths.data={data}", "stage.before=true", *given)
         given = ("stage.handover=best", "trainer.save_freq=1000", "trainer.test_freq=1000", *given)
         command.main(["--stages=stage1", *given])
         return " ".join("before" if "stage.name=before" in line else module[7:] for module, line, _ in launched)
@@ -173,17 +199,40 @@ def test_a_warm_start_is_of_this_model_and_these_rows_validated_before_and_no_st
     assert run(None, fresh=True) == "before sft train" and launched[1][1][-1] == f"model.path={tmp_path}/b"
     assert run("b", "trainer.resume_mode=disable") == "before sft train"
     assert run("b", "--stages=stage1,stage2", "stage1:trainer.resume_mode=disable") == "train train"
+    stage, checkpoint = folder / "stage1_format", folder / "stage1_format" / "checkpoints" / "global_step_1" / "data.pt"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.touch()
+    for model in ("b", None):  # a resume in the middle
+        stage_state.update(stage, done=None)
+        assert run(model) == "train" and launched[0][2] is None
+    with pytest.raises(SystemExit, match="began with another model"):
+        run("a")
+    shutil.rmtree(stage / "checkpoints")
+    stage_state.update(stage, done=None)  # killed before its first save
+    assert run("a") == "before sft train"
+    checks = list[str | None]()
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.subprocess, "call", lambda line, env: checks.append(env.get("MODEL")) or 0)
+        assert run("a", "preflight_only=true") == run("b", "preflight_only=true") == ""
+    assert checks == [None, f"{tmp_path}/b"], "the warm start of a is there"
+    stage_state.update(folder / "stage0_sft", done=None)  # killed
+    assert run("a", fresh=True) == "sft train"
+    shutil.rmtree(tmp_path / "a")
+    assert run(None) == "", "nothing needs it any more"
 
 
 def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_model_named_now(tmp_path, launched):
-    finished(tmp_path / "stage1_format")
-    given = ["--stages=stage1", "actor_rollout_ref.model.path=/m", f"paths.run={tmp_path}"]
-    stage_state.update(tmp_path / "stage1_format", began=stage_state.Start("/a"))
+    given = ["actor_rollout_ref.model.path=/m", f"paths.run={tmp_path}"]
+    for name, model in (("stage1", "/a"), ("stage2", f"{tmp_path}/stage1_format/hf")):
+        config = compose_stage(name, given)
+        finished(Path(config.paths.stage))
+        begun = stage_state.Start(model, files=(config.data.train_files,))
+        stage_state.update(Path(config.paths.stage), began=begun)
     with pytest.raises(SystemExit, match="stage1_format is done and was trained from /a, not from /m. Leave MODEL"):
-        command.main(given)
-    files = (compose_stage("stage1", given[1:]).data.train_files,)
-    stage_state.update(tmp_path / "stage1_format", began=stage_state.Start("/m", files=files))
-    command.main(given)
+        command.main(["--stages=stage1,stage2", *given])
+    first = tmp_path / "stage1_format"
+    stage_state.update(first, began=replace(stage_state.look(first).began, model="/m"))
+    command.main(["--stages=stage1,stage2", *given])
     assert launched == []
 
 
@@ -193,7 +242,10 @@ def test_a_failed_or_interrupted_stage_says_why_and_which_command_goes_on(tmp_pa
     monkeypatch.setattr(runner, "launch", lambda module, arguments, watch, note: log(watch, full))
     with pytest.raises(SystemExit, match="(?s)No space left.*ended with status 1.*the disk is full.*What was done"):
         command.main([f"paths.run={tmp_path}"])
-    assert statuses(tmp_path) == [("stage1_format", "failed"), ("stage2_base", "waiting"), ("stage3_full", "waiting")]
+    assert statuses(tmp_path) == [*zip(FOLDERS, ("failed", "waiting", "waiting"), strict=True)]
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match="Set paths.run"):
+        command.main([f"paths.run={tmp_path}/file/run"])
     monkeypatch.setattr(runner, "launch", Mock(side_effect=KeyboardInterrupt))
     for mode, said in {"auto": "command goes", "disable": "command without trainer.resume_mode=disable"}.items():
         with pytest.raises(SystemExit, match=said):
@@ -220,7 +272,7 @@ def test_all_stages_start_over_where_that_is_asked_for_and_old_notes_count_no_mo
     assert statuses(tmp_path)[0] == ("stage1_format", "failed")
 
 
-def test_a_preflight_checks_every_stage_and_starts_none(tmp_path, launched, monkeypatch):
+def test_a_preflight_checks_every_stage_and_starts_none(tmp_path, launched, monkeypatch, capsys):
     calls, status = [], {"stage1": 0, "stage2": 1, "stage3": 0}
 
     def call(line, env):
@@ -240,7 +292,7 @@ def test_a_preflight_checks_every_stage_and_starts_none(tmp_path, launched, monk
     found = [(model in line, "stage.previous=null" in line[3:], named) for line, named in calls[4:]]
     assert found == [(False, False, None), (True, True, "/m")]
     command.main(["--ablations=ablations", given, model, run])
-    assert len(calls) == 16 and launched == []
+    assert len(calls) == 16 and launched == [] and "report " not in capsys.readouterr().out
 
 
 def test_a_failed_gate_stops_with_a_report_and_is_judged_again_at_the_next_start(tmp_path, monkeypatch, launched):
@@ -264,7 +316,7 @@ def test_a_failed_gate_stops_with_a_report_and_is_judged_again_at_the_next_start
 def test_another_curriculum_has_its_own_stages_gates_and_names(tmp_path, launched):
     path = tmp_path / "mine.yaml"
     path.write_text(
-        "overrides: [data.seed=5]\nstages:\n- {name: stage1, gate: null}\n"
+        "overrides: [data.seed=5]\nstages:\n- {name: stage1, config: stage1, gate: null}\n"
         "- {name: polish, config: stage3, handover: best, gate: {kind: plateau, window: 2},\n"
         "   overrides: [data.seed=6, trainer.test_freq=5]}\n"
     )
@@ -319,6 +371,7 @@ def test_a_set_of_ablations_runs_each_in_its_own_folder_and_goes_on_after_a_fail
     folders = ["curriculum", "single_stage", "no_augmentation", "all_or_nothing"]
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == sorted(folders)
     assert [model for _, arguments, model in launched if "stage.previous=null" in arguments] == ["/m"] * 4
+    assert len(launched) == 8 and (tmp_path / "pass_rate.json").is_file()
     assert sum("reward.custom_reward_function.path=pkg://rewards.all_or_nothing" in a for _, a, _ in launched) == 2
     assert sum("interaction.train.environments.bfcl.augment=false" in a for _, a, _ in launched) == 1
 

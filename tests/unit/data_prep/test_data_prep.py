@@ -1,5 +1,7 @@
 """The parquet files: reproducible, without leakage, and playable. Their card says what the manifest says."""
 
+import hashlib
+import io
 import json
 import resource
 import shutil
@@ -15,7 +17,15 @@ from data_prep.build import Options, build
 from data_prep.card import data_card, write_card
 from interaction import Conversation, get_protocol
 
-COLUMNS = ["data_source", "prompt", "ability", "reward_model", "extra_info", "agent_name"]
+
+def marks(row):
+    """What a row has in common with no row on the other side."""
+    scenario = scenario_of(row)
+    yield from (scenario.index, row["reward_model"]["ground_truth"])
+    if scenario.index not in SAME_CAR:
+        yield json.dumps(scenario.initial_config, sort_keys=True)
+
+
 SAME_CAR = (66, 70)
 """Two different tasks, one on each side of the split, that BFCL starts from the same parked car."""
 
@@ -37,45 +47,44 @@ def scenario_of(row):
     return next(item for item in load_scenarios() if item.id == row["extra_info"]["task_id"])
 
 
-def test_the_full_files_have_the_rows_of_their_stage_in_verls_columns(folders):
-    full, _ = folders
-    counts = {"train_format_75": 75, "bfcl_train_base": 100, "bfcl_train": 400, "bfcl_val": 400, "sft_train": 400}
-    assert {path.stem: pq.read_metadata(path).num_rows for path in full.glob("*.parquet")} == counts
-    entries = json.loads((full / "manifest.json").read_text())["files"]
-    assert {name.removesuffix(".parquet"): entry["rows"] for name, entry in entries.items()} == counts
-    protocol = get_protocol("think_xml", docs="json")
-    for name in ("bfcl_train.parquet", "bfcl_val.parquet"):
-        assert pq.read_schema(full / name).names == COLUMNS
-        for row in rows(full, name)[::37]:
-            scenario = scenario_of(row)
-            with Conversation(scenario, protocol=protocol) as conversation:
-                assert row["prompt"] == conversation.start()
-            assert row["data_source"] == f"bfcl/{scenario.category.removeprefix('multi_turn_')}"
-            gold = json.loads(row["reward_model"]["ground_truth"])
-            names = [[call["name"] for call in turn] for turn in gold]
-            assert names == [[call.name for call in turn.gold] for turn in scenario.turns]
-            assert row["agent_name"] == "conversation" and row["extra_info"]["index"] == scenario.index
+DRAWN = ("54e9b817e77b29db", "912fc970b1db01f3")
+"""Hashes of all columns of the full and the small files but the messages."""
 
 
-def marks(row):
-    """What a row has in common with no row on the other side."""
-    scenario = scenario_of(row)
-    yield from (scenario.index, row["reward_model"]["ground_truth"])
-    if scenario.index not in SAME_CAR:
-        yield json.dumps(scenario.initial_config, sort_keys=True)
+def test_the_files_have_the_rows_that_were_recorded_and_begin_as_a_conversation_does(folders):
+    for folder, drawn, chars in zip(folders, DRAWN, (None, 300), strict=True):
+        made, found = json.loads((folder / "manifest.json").read_text()), {}
+        protocol = get_protocol(made["protocol"], docs=made["docs"])
+        for name in sorted(made["files"]):
+            found[name] = rows(folder, name)
+            for number, row in enumerate(found[name]):
+                prompt = row.pop("prompt", None) or row.pop("messages")
+                if number % 37 == 0 and "agent_name" in row:
+                    with Conversation(scenario_of(row), protocol=protocol) as conversation:
+                        assert prompt == conversation.start()
+        assert {path.name for path in folder.glob("*.parquet")} == {*found} and made["max_result_chars"] == chars
+        assert [entry["rows"] for _, entry in sorted(made["files"].items())] == [*map(len, found.values())]
+        assert hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16] == drawn
+    whole = (folder / name).read_bytes()
+    with pytest.raises(OSError, match="checksum"):
+        pq.read_table(io.BytesIO(whole[:999] + bytes([whole[999] ^ 1]) + whole[1000:]), page_checksum_verification=True)
 
 
-def test_no_training_task_occurs_in_validation_which_has_both_parts_of_all_categories(folders):
-    for folder in folders:
-        names = [path.name for path in folder.glob("*.parquet") if "sft" not in path.name]
-        val = [row for name in names if "val" in name for row in rows(folder, name)]
-        train = [row for name in names if "val" not in name for row in rows(folder, name)]
-        assert {row["extra_info"]["split"] for row in val} == {"val"}
-        assert {row["extra_info"]["split"] for row in train} == {"train"}
-        trained, held_out = ({mark for row in part for mark in marks(row)} for part in (train, val))
-        assert trained.isdisjoint(held_out)
-        found = {(row["extra_info"]["category"], part_of(row["extra_info"]["index"])) for row in val}
-        assert found == {(category, part) for category in CATEGORIES for part in ("dev", "test")}
+COMMANDS = {
+    "think_xml --docs json": {},
+    "think_xml --docs signature --max-result-chars 300 --tiny": {"tiny": True, "max_result_chars": 300},
+    "python_calls --docs signature --laptop --seed 2": {"protocol": "python_calls", "laptop": True, "seed": 2},
+    "think_xml --docs json --environment 'a b' --categories a,b": {"environment": "a b", "categories": ("a", "b")},
+    "think_xml --docs json --mixture a=2 b=0.5 --rows 9": {"mixture": {"a": 2.0, "b": 0.5}, "rows": 9},
+    "think_xml --docs json --option k=null --unplayed": {"options": {"k": None}, "unplayed": True},
+    "think_xml --docs json --val-rows 1 --leave-out 'a b=c'": {"val_rows": 1, "leave_out": "a b=c"},
+}
+
+
+def test_the_manifest_has_the_command_that_makes_the_files_again():
+    for words, given in COMMANDS.items():
+        command = Options(**given).command(given.get("max_result_chars"))
+        assert command == f"python -m data_prep --out DIR --protocol {words}"
 
 
 def test_sft_conversations_replay_to_full_progress(folders):
@@ -119,11 +128,13 @@ def test_tasks_that_are_listed_with_a_reason_are_not_trained_on_and_validation_k
     arguments = ["--categories", "multi_turn_base", "--leave-out", f"{listed}=has to be exact"]
     assert main(["--out", str(tmp_path), *arguments]) == 0
     left = {path.stem: pq.read_table(path).num_rows for path in tmp_path.glob("*.parquet")}
-    assert left["bfcl_val"] == 100 and left["bfcl_train"] == left["sft_train"] < 95
-    assert "left out of training" in capsys.readouterr().out
-    assert "--leave-out" in json.loads((tmp_path / "manifest.json").read_text())["command"]
-    assert main(["--out", str(tmp_path / "none"), "--leave-out", str(tmp_path / "no.json")]) == 1
-    assert "no.json is not what `bfcl_env validate --list` writes" in capsys.readouterr().err
+    lines = {"bfcl_val": 100, "train_format_75": 68, "bfcl_train": 92, "bfcl_train_base": 92, "sft_train": 92}
+    assert left == lines and "left out of training: 31 rows" in capsys.readouterr().out
+    assert f"--leave-out '{listed}=has to be exact'" in json.loads((tmp_path / "manifest.json").read_text())["command"]
+    (tmp_path / "a.json").write_text('{"multi_turn_base_0": [{"reason": "odd"}, {"reason": "wrong"}]}')
+    for file, said in (("no.json", "no.json is not what"), ("a.json=right", "names no task with the reason 'right'")):
+        assert main(["--out", str(tmp_path / "none"), "--leave-out", f"{tmp_path}/{file}"]) == 1
+        assert said in capsys.readouterr().err
 
 
 def manifest(files, command="python -m data_prep --out DIR"):
@@ -159,3 +170,16 @@ def test_names_of_a_users_are_no_markup_and_no_metadata():
         assert card.data.license is None and "<script>" not in markup
         rows = [line for line in card.text.splitlines() if line.startswith("|")]
         assert len(rows) == 3 and "\n## b" not in card.text
+
+
+def test_no_training_task_occurs_in_validation_which_has_both_parts_of_all_categories(folders):
+    for folder in folders:
+        names = [path.name for path in folder.glob("*.parquet") if "sft" not in path.name]
+        val = [row for name in names if "val" in name for row in rows(folder, name)]
+        train = [row for name in names if "val" not in name for row in rows(folder, name)]
+        assert {row["extra_info"]["split"] for row in val} == {"val"}
+        assert {row["extra_info"]["split"] for row in train} == {"train"}
+        trained, held_out = ({mark for row in part for mark in marks(row)} for part in (train, val))
+        assert trained.isdisjoint(held_out)
+        found = {(row["extra_info"]["category"], part_of(row["extra_info"]["index"])) for row in val}
+        assert found == {(category, part) for category in CATEGORIES for part in ("dev", "test")}

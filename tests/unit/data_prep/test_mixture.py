@@ -1,5 +1,6 @@
 """Data of several environments, or of some categories: by weight, reproducible, and nothing held out is trained on."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -40,8 +41,12 @@ def test_weights_become_rows_of_all_names_in_one_file_each_of_its_part_the_same_
             own = [row["extra_info"] for row in rows[name] if row["extra_info"]["environment"] == environment]
             tasks = load_tasks(environment)
             assert {tasks[item["task_id"]].part for item in own} == {item["part"] for item in own} == parts
-    keys = [row["extra_info"]["task_id"] for part in ("mixture_train", "mixture_val") for row in rows[part]]
-    assert len({*keys}) == len(keys), "each task once"
+    keys = {name: [row["extra_info"]["task_id"] for row in rows[name]] for name in ("mixture_train", "mixture_val")}
+    assert len({*sum(keys.values(), [])}) == 40 + 16, "each task once"
+    assert hashlib.sha256(str(keys).encode()).hexdigest()[:16] == "a4634357a67a208c"
+    assert sorted(row["task_id"] for row in rows["mixture_sft"]) == sorted(keys["mixture_train"])
+    places = [row["extra_info"]["index"] for row in rows["mixture_train"] if row["data_source"] != "bfcl/base"]
+    assert places == [*range(10, 40)], "of tasks without a number of their own"
     command = manifest["command"].replace("DIR", str(tmp_path / "again")).split()
     subprocess.run([sys.executable, *command[1:]], check=True, capture_output=True)
     assert json.loads((tmp_path / "again" / "manifest.json").read_text()) == manifest
@@ -56,9 +61,24 @@ def test_shares_add_up_and_each_is_less_than_one_off(total, weights):
         assert abs(found[name] - total * weight / sum(weights.values())) < 1 + 1e-6
 
 
+TWO = "bfcl_single/simple_java=1 bfcl_single/simple_javascript=2"
+
+
+def test_there_are_as_many_rows_as_the_shares_allow_and_not_one_more_than_there_are_tasks(tmp_path, capsys):
+    for more, counts in (("", [12, 25]), ("--rows 38 --val-rows 1", [13, 25])):
+        rows, _ = made(tmp_path / str(len(more)), "--docs", "signature", "--mixture", *f"{TWO} {more}".split())
+        assert sorted(sources(rows["mixture_train"]).values()) == counts
+        assert len(rows["mixture_val"]) == (1 if more else 37)
+    capsys.readouterr()
+    assert main(["--out", str(tmp_path), "--mixture", *f"{TWO} --rows 39".split()]) == 1
+    said = "bfcl_single/simple_javascript has 25 train tasks, and 26 are its share of 39 rows; at most 37 rows"
+    assert said in capsys.readouterr().err
+
+
 def test_a_mixture_that_cannot_be_made_is_one_line(tmp_path, capsys):
     for words in (
-        *("bfcl/simple=1", "nowhere=1", "bfcl=nan", "bfcl=1 bfcl/base=1", "bfcl=1 bfcl_single=9 --rows 3000"),
+        *("bfcl/simple=1", "nowhere=1", "bfcl=nan", "bfcl=1 bfcl/base=1", "bfcl/base=1 bfcl=1", "bfcl=0", "bfcl=inf"),
+        *("bfcl=1 bfcl_single=9 --rows 3000", "bfcl/base=1 bfcl/multi_turn_base=1", "bfcl=-1"),
         *("bfcl=1 --tiny", "bfcl=1 --option augment=true", "bfcl=1 --option bfcl.augmnt=true"),
     ):
         assert main(["--out", str(tmp_path / "out"), "--mixture", *words.split()]) == 1, words

@@ -1,4 +1,4 @@
-"""Intervals against published values, and on data whose truth is known."""
+"""Intervals against published values, on data that have to give one, and as they were recorded."""
 
 import itertools
 from collections.abc import Callable
@@ -30,10 +30,52 @@ def test_independent_results_give_the_ordinary_intervals_and_copies_count_once()
 
 
 def test_students_t_is_that_of_its_distribution() -> None:
-    for degrees, most in ((1, 0), (0.9999999, 1e-6), (1.5, 0.02), (2.9, 0.01), (4, 0), (12.5, 0), (200, 0)):
+    for degrees, most in ((0.9999999, 1e-6), (1.5, 0.02), (2.9, 0.01), *((count, 0) for count in (*range(1, 13), 200))):
         t = t_quantile(degrees)
         outside = float(betainc(degrees / 2, 0.5, 0, degrees / (degrees + t * t), regularized=True))
         assert 0.05 - most - 2e-6 <= outside <= 0.05 + 2e-6, degrees
+    expanded = [2.2281308968121527, 2.2138340827849525, 2.021075382995337, 1.9599639869123249]
+    assert [t_quantile(degrees) for degrees in (10, 10.5, 40, 1e9)] == pytest.approx(expanded, rel=1e-12)
+
+
+INTERVALS = [
+    # values in halves, their clusters and seeds, the bounds, and the interval as it was found
+    ("02112202", "aabbccdd", None, SHARE, (0.26316267246876335, 0.8860734621201586)),
+    ("02112202", "aabbccdd", None, None, (0.22719425, 1.02280575)),
+    ("0211220221", "aabbccddaa", "0000011111", CHANGE, (0.22904362009165968, 0.8661402612664266)),
+    ("0211220221", "abcdeabcde", "0000011111", None, (0.47997816127745896, 0.8200218387225411)),
+    ("021122022110", "aabbccddeeff", "000011112222", SHARE, (0.32575376144227586, 0.8022470523984258)),
+    ("022222222020", "abbadbbabdba", "000111122222", None, (-0.9631417201868874, 2.4742528312979983)),
+    ("1212220022", "abcbdcaaba", "0111112222", None, (-0.2793823810526558, 1.5460490477193223)),
+    ("202100", "aaaaaa", "001122", None, (-0.5319791513171661, 1.3653124846504994)),
+    ("222222", "aabbcc", "010212", SHARE, (0.13945171317284302, 1.0)),
+    ("2" * 12, "abc" * 4, "000111222333", SHARE, (0.3338014588824641, 1.0)),
+    ("2" * 9, "aaaabbbbb", "111111112", SHARE, (0.012236334110883361, 1.0)),
+]
+A, B, ONE, TWO = (
+    np.array([[*map(float, row)] for row in rows.split()])
+    for rows in ("01101100 01001110 11101000", "11101101 01111110 11101011", "111010", "011000 011111")
+)
+DIFFERENCES = [
+    # seeds of two recipes, clusters of tasks, and the interval as it was found
+    (A, B, "aabbccdd", (-0.1017692061381017, 0.5461992018260535)),
+    (A[:1], B, "abcdefgg", (-0.17149533492604074, 0.5941347086436726)),
+    (A, B[:1], "aabbccdd", (0.0925415811389747, 0.3952598157111964)),
+    (ONE, TWO, "aabbcd", (-0.9866734485482211, 0.9814359527124077)),
+    (A[:1], B[:1], "abcdefgg", (-0.12219583161402037, 0.5605502308515113)),
+    (A[:2], B, "abcdefgg", (-0.06710088748817022, 0.5212302921064931)),
+    (A, A, "aabbccdd", None),
+    (A, B, "a" * 8, None),
+]
+
+
+def test_intervals_are_as_they_were_found() -> None:
+    for values, clusters, seeds, bounds, expected in INTERVALS:
+        found = interval([int(value) / 2 for value in values], clusters, seeds, bounds)
+        assert found == pytest.approx(expected, rel=1e-9), (values, clusters, seeds)
+    for a, b, clusters, expected in DIFFERENCES:
+        assert intervals.of_difference(a, b, clusters) == (expected and pytest.approx(expected, rel=1e-9)), clusters
+    assert wilson(0, 9)[0] == 0 and wilson(1, 9)[1] == 1, "where rounding passes the bounds"
 
 
 def test_no_interval_is_of_no_width_or_beyond_its_bounds() -> None:
@@ -111,5 +153,6 @@ def test_pass_at_k_and_pass_all_k_are_means_over_all_choices_of_k_samples():
         for k in range(1, 8):
             choices = list(itertools.combinations([1, 0, 0, 1, 0, 1, 0], k))
             assert estimate(7, 3, k) == pytest.approx(fmean(float(holds(choice)) for choice in choices))
-        with pytest.raises(ValueError, match="at least 8"):
-            estimate(7, 5, 8)
+        for k in (0, 8):
+            with pytest.raises(ValueError, match=f"at least {k}"):
+                estimate(7, 5, k)

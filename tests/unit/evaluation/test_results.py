@@ -1,17 +1,24 @@
 """Numbers of several environments and of single-turn tasks, and what is said of an evaluation that was lost."""
 
+import json
 from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 
+import pytest
 from support.evaluation import PROTOCOL, played
 from support.own_environment import write_namesake
 
 from interaction.environment import load_tasks, register
-from recipe.evaluation.results import Judged, results, text
+from recipe.evaluation.results import Judged, cost_of, results, text
+from recipe.evaluation.store import SettingsError
 from recipe.tools.policies import POLICIES, play
 
 TASKS = list(load_tasks("bfcl_single").values())
 SINGLE = ("--environment", "bfcl_single", "--split", "all")
+GOLDEN = Path(__file__).parent / "golden.txt"
 
 
 def gold_player(messages):
@@ -40,21 +47,30 @@ def test_single_turn_categories_are_averaged_as_the_leaderboard_does(tmp_path):
 def test_stored_episodes_are_averaged_over_whole_categories_only():
     tasks = [task for task in TASKS if task.category in ("irrelevance", "live_irrelevance")]
     for left_out in (0, 1):
-        records = [play(task, PROTOCOL, POLICIES["answers"]) for task in tasks[left_out:]]
+        records = [play(task, PROTOCOL, POLICIES["answers"]) for task in tasks[left_out:]] * 2
         found = results([Judged(record, None) for record in records], [], None)
         assert (found["leaderboard"] or {}).get("averages") == (None if left_out else {"irrelevance": 1.0})
+        assert left_out or found["leaderboard"]["tasks"] == len(tasks) and "pass_at_k" not in found["overall"]
 
 
-def test_pass_k_is_over_the_same_tasks_for_each_k_those_with_all_samples():
+@pytest.mark.parametrize("samples", [1, 2, 4, 5, 9])
+def test_pass_k_is_over_the_same_tasks_for_each_k_those_with_all_samples(samples):
     """Else a lost sample of a task that fails makes pass^k rise with k."""
-    means = lambda found: {k: estimate["mean"] for k, estimate in found.items()}  # noqa: E731
-    tasks = [task for task in TASKS if task.category == "irrelevance"][:3]
-    plays = [(tasks[0], "answers")] * 4 + [(tasks[1], "nothing")] * 3
-    plays += [(tasks[2], name) for name in ("answers", "answers", "answers", "nothing")]
-    found = results([Judged(play(task, PROTOCOL, POLICIES[name]), None) for task, name in plays], [], 4)
-    group = found["overall"]
-    assert means(group["pass_all_k"]["acc"]) == {"1": 0.875, "2": 0.75, "3": 0.625, "4": 0.5}
-    assert means(group["pass_at_k"]["acc"]) == {"1": 0.875, "2": 1.0, "3": 1.0, "4": 1.0} and "2 of 3" in text(found)
+    passed = ["1111", "11110", "000", "1110", "100000000", "0111111110", "11", "0"]
+    tasks = [task for task in TASKS if task.category == "irrelevance"][:7] + [TASKS[0]]
+    records = [[play(task, PROTOCOL, POLICIES[name]) for name in ("nothing", "answers")] for task in tasks]
+    episodes = [Judged(two[int(one)], None) for two, said in zip(records, passed, strict=True) for one in said]
+    found = results(episodes, [], samples)
+    whole = [[*map(int, said)] for said in passed if len(said) >= samples]
+    for key, holds in (("pass_at_k", any), ("pass_all_k", all)) if samples > 1 else ():
+        ks = [k for k in (1, 2, 3, 4, 8) if k < samples] + [samples]
+        wanted = {str(k): fmean(fmean(map(holds, combinations(said, k))) for said in whole) for k in ks}
+        means = {k: estimate["mean"] for k, estimate in found["overall"][key]["acc"].items()}
+        assert means == pytest.approx(wanted) and [*means] == [*wanted]
+    said = [" ".join(line.split()) for line in text(found).splitlines()]
+    shown = [line for line in said if line.startswith(f"{tasks[7].category} 0 of 1 - -")]
+    assert len(shown) == 4 * (samples > 1) and ("pass_at_k" in found["overall"]) is (samples > 1)
+    assert sum(line.startswith(f"all {len(whole)} of 8 ") for line in said) == len(shown)
 
 
 def test_pass_k_has_the_interval_over_clusters_in_data_and_table():
@@ -71,14 +87,28 @@ def test_pass_k_has_the_interval_over_clusters_in_data_and_table():
 
 def test_only_the_whole_set_has_a_mean_by_bfcls_own_checker():
     tasks = list(load_tasks().values())
-    record = play(tasks[0], PROTOCOL, POLICIES["nothing"])
+    nothing, gold = (play(tasks[0], PROTOCOL, POLICIES[name]) for name in ("nothing", "gold"))
     valid = SimpleNamespace(valid=True, reason="", differences=("one",))
-    judged = [Judged(replace(record, task_id=task.id, category=task.category), valid) for task in tasks]
-    lost = [{"reason": "gone"}]
-    for episodes, without, named in ((judged, [], True), (judged[1:], [], False), (judged, lost, False)):
-        found = results(episodes, without, 1)
-        assert found["multi_turn_official"] == 0.0 and found["multi_turn_bfcl"] == (1.0 if named else None)
-        assert ("BFCL's own checker, over all" in text(found)) is named
+    judged = [
+        Judged(replace(gold if task is tasks[0] else nothing, task_id=task.id, category=task.category), valid)
+        for task in tasks
+    ]
+    few = [item for item in judged if item.task.index == 0]
+    search = {"strategy": "dfsdt", "text": "a search"}
+    for episodes, ours, bfcls, given in (
+        (judged, 0.00125, 1.0, {}),
+        (judged[1:], 0.0, None, {}),
+        ([*judged[1:], Judged(judged[0].record, None)], 0.00125, None, {}),
+        (judged, 0.00125, None, {"lost": [{"reason": "gone"}]}),
+        (judged, None, None, {"samples": None}),
+        (judged, None, None, {"by_bfcl": False}),
+        (judged, None, None, {"cost": search}),
+        ([few[0], *few], 0.25, None, {}),
+        (few[1:], None, None, {}),
+    ):
+        found = results(episodes, **{"lost": [], "samples": 1, **given})
+        assert (found["multi_turn_official"], found["multi_turn_bfcl"]) == (ours, bfcls), given
+        assert ("BFCL's own checker, over all" in text(found)) is (bfcls is not None)
         assert text(found).split()[:5] == ["category", "tasks", "episodes", "acc_official", "acc"]
 
 
@@ -94,3 +124,43 @@ def test_tasks_of_two_environments_with_one_id_are_two(tmp_path):
     acc = found["overall"]["acc"]
     assert acc["high"] - acc["low"] > 0.4, "16 clusters, 8 of which pass"
     assert "bfcl/multi_turn_base" in text(found)
+
+
+def test_all_that_is_said_of_an_evaluation_is_as_it_was(tmp_path):
+    """A golden file that is deleted is written anew."""
+    tasks = [task for task in load_tasks().values() if task.index < 3][:6]
+    policies = POLICIES | {"once": lambda game: [*game.first_calls(), *[game.answer()] * 9]}
+    judged = []
+    for number, name in enumerate(("gold", "once", "gold", "gold, cut", "nothing", "gold", "once", "nothing")):
+        record = play(tasks[number % 6], PROTOCOL, policies[name])
+        valid = (name == "gold") != (number == 6)
+        reason = "" if valid else "multi_turn:force_terminated" if name == "nothing" else "multi_turn:state"
+        verdict = SimpleNamespace(valid=valid, reason=reason, differences=("cards", "text")[: number % 4 - 1])
+        judged.append(Judged(record, verdict if number else None, ("dev", "test")[number > 2]))
+    path = tmp_path / "episodes.jsonl"
+    spent = {"prompt_tokens": 3000, "completion_tokens": 50}
+    searches = [{"nodes": 19, "branches": 3, "dropped": 2}, {"nodes": 4, "branches": 2, "dropped": 1}]
+    for strategy, more in (("plain", [{}, {}]), ("dfsdt", [{"search": one} for one in searches])):
+        lines = [
+            {"task_id": str(number), "episode": item.record.to_dict(), **(spent if number else {}), **more[number]}
+            for number, item in enumerate(judged[:2])
+        ]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        cost = cost_of([path])
+        assert (cost["strategy"], cost_of([])) == (strategy, None)
+        assert more[0] or (cost["nodes"], cost["branches"], cost["dropped"]) == (cost["messages"], 1, 0)
+    with pytest.raises(SettingsError, match="judge each strategy by itself"):
+        cost_of([path, tmp_path / "000001.jsonl"])
+    found = results(judged, [{"reason": reason} for reason in "aabccd"], 1, cost_of([path]))
+    about = {"source": {"bfcl_eval": "1.0", "file": None}, "note": "NOTE this"}
+    about["settings"] = {"made_with": {"commit": "abc", "flags": []}, "user": {"kind": "scripted"}}
+    own = {name: found["overall"][name] for name in ("turns", "steps", "calls", "call_rate")}
+    rest = json.dumps([own, found["verdicts"]["reasons"], found["verdicts"]["without_listed_difference"]])
+    one = results([judged[6]], [], 1)
+    assert (one["parts"], one["overall"]["acc"]) == ({}, {"mean": 0.0, "low": None, "high": None})
+    assert "0.000         0.000  1.000     0.000     1.000" in text(one), "no interval"
+    said = f"{text(found | about)}\n\n{rest}\n"
+    if not GOLDEN.exists():
+        GOLDEN.write_text(said)
+        pytest.fail(f"{GOLDEN} was written anew: look at it")
+    assert said == GOLDEN.read_text()

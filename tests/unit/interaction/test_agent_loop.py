@@ -64,8 +64,13 @@ def test_every_message_in_the_record_knows_its_tokens_and_the_weights_it_was_mad
 
 
 def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(play):
-    whole, _ = play()
-    half = len(whole.response_ids) // 2
+    whole, engine = play()
+    half, second, longest = len(whole.response_ids) // 2, whole.spans[1].start, max(map(len, engine.outputs))
+    for room in (15, 16):  # the least in which a reply fits
+        for limits in ({"response_length": second + room}, {"max_model_len": len(whole.prompt_ids) + second + room}):
+            assert [span.start for span in play(**limits)[0].spans] == [0, second][: room - 14], limits
+    for most, reason in ((longest, "completed"), (longest - 1, "max_tokens")):
+        assert play(max_tokens_per_reply=most)[0].extra_fields["episode"]["stop_reason"] == reason
     for limits, most in (
         ({"max_tokens_per_reply": 5}, 5),
         ({"response_length": half}, half),
@@ -76,6 +81,31 @@ def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(p
         assert output.extra_fields["episode"]["stop_reason"] == "max_tokens", limits
         assert len(output.response_mask) == len(output.response_ids) == len(output.response_logprobs)
         assert output.response_mask[-1] == 1, "no environment tokens at the end that nothing answers"
+
+
+def test_the_engine_is_asked_with_verls_sampling_the_room_that_is_left_and_its_place_in_the_queue(play):
+    asked: list[dict[str, Any]] = []
+
+    def noted(loop: Any, **rollout: Any) -> None:
+        generate = loop.server_manager.generate
+        asked.clear()
+        loop.rollout_config.update(rollout)
+
+        def ask(priority: int | None = None, **given: Any) -> Any:
+            asked.append({**given, "priority": priority})
+            return generate(**given)
+
+        loop.server_manager.generate = ask
+
+    output, engine = play(changed=noted)
+    sampled = [given["sampling_params"] for given in asked]
+    left = [4096 - span.start for span in output.spans]
+    fixed = {"temperature": 1.0, "detokenize": False, "stop_token_ids": engine.stops[0]}
+    assert sampled == [{**fixed, "max_tokens": room} for room in left] and not any(given["priority"] for given in asked)
+    assert output.num_turns == 2 * len(left), "system prompt, requests, results and messages but the last"
+    play(changed=lambda loop: noted(loop, scheduling_policy="priority", name="sglang"))
+    assert [given["priority"] for given in asked] == [-2 * number for number, _ in enumerate(left, 1)]
+    assert "detokenize" not in asked[0]["sampling_params"]
 
 
 def test_a_validation_episode_of_a_guarded_source_is_the_guards(play):
@@ -126,8 +156,11 @@ def test_the_stored_tokens_and_scores_are_those_that_verl_got_and_verl_stores_no
     fields, line = scored()
     assert "episode" not in fields["extra_fields"] and "tokens" not in line
     assert {"tokens", "record_tokens", "record_file", "record_header", "spans", "overlong_penalty"}.isdisjoint(fields)
-    assert (line["session_id"], line["task_id"]) == (2, SCENARIO.id) and line["episode"]["turns"]
-    assert line["engine_tokens"] == int(fields["response_mask"].sum())
+    told = {"step": 7, "split": "train", "uid": "u", "session_id": 2, "environment": "bfcl", "launch": None}
+    told |= {"task_id": SCENARIO.id, "category": SCENARIO.category, "cluster": SCENARIO.cluster, "part": SCENARIO.part}
+    told |= {"prompt_tokens": len(fields["prompts"]), "response_tokens": len(fields["responses"])}
+    told |= {"engine_tokens": int(fields["response_mask"].sum())}
+    assert line.items() >= told.items() and line["episode"]["turns"] and "given_turns" not in line
 
 
 def test_behind_turns_that_gold_has_played_the_model_is_judged_and_learns_by_its_own_alone(play):

@@ -15,7 +15,7 @@ from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.workers.rollout.replica import TokenOutput
 
-from interaction.agent_loop import ENGINE_ATTEMPTS, ConversationAgentLoop
+from interaction.agent_loop import ConversationAgentLoop
 from recipe.settings import CONFIG_DIR
 from rewards.progress import compute_score
 
@@ -133,7 +133,7 @@ def sample(buffer, groups=1):
     return buffer.sample(global_steps=1, partition_id="train", batch_size=groups)[0]
 
 
-DEAD = [ConnectionError("gone")] * ENGINE_ATTEMPTS
+DEAD = [ConnectionError("gone")] * 3 + GOLD
 
 
 def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(play, engine):
@@ -141,7 +141,7 @@ def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(p
         ConnectionError("gone"),
         [],
         [-1, 5],
-        [10**6, 5],
+        [max(tokenizer().get_vocab().values()) + 1, 5],
         TokenOutput(token_ids=[5], stop_reason="aborted"),
         TokenOutput(token_ids=[5] * 5000),
         TokenOutput(token_ids=[5, 6], log_probs=[-1.0]),
@@ -151,6 +151,8 @@ def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(p
         assert len(rows) == N
         assert sorted(row["extra_fields"]["engine_faults"] for row in rows.values()) == [0] * (N - 1) + [1], fault
         assert {row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()} == {1.0}, fault
+    rows = play([DEAD[1:]] + [GOLD] * (N - 1))
+    assert sorted(row["extra_fields"]["engine_faults"] for row in rows.values()) == [0] * (N - 1) + [2]
 
 
 def test_a_lost_rollout_leaves_its_siblings_and_a_lost_group_the_others(play):

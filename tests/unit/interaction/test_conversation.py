@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 
+import pytest
 from hydra import compose, initialize_config_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from support.policies import ANSWER, say, think_xml
 import bfcl_env.environment
 from bfcl_env import Call, Options, load_scenarios
 from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy
+from interaction.conversation import NOT_RUN
 from recipe.settings import CONFIG_DIR
 from rewards.metrics import episode_metrics
 
@@ -52,15 +54,31 @@ def test_a_reply_says_what_the_model_can_see_was_wrong():
     seen = {LS: None, GARBAGE: "missing_think", both: "unknown_function", CD_NOWHERE: "result", ANSWER: None}
     assert {text: play([text])[0].wrong for text in seen} == seen
     assert play([LS], cut=True)[0].wrong == "truncated"
+    reply, record = play([THREE], calls_per_message="first")
+    said = reply.messages[0]["content"]
+    assert reply.wrong == "too_many_calls" and len(record.turns[0].steps[0].calls) == 1
+    assert said.endswith(f",{','.join([json.dumps(NOT_RUN)] * 2)}]") and said.count(NOT_RUN) == 2
 
 
 STEPS, ERRORS = "max_steps_per_turn", "max_format_errors_per_turn"
+THREE, FIRST = say(LIST, LIST, LIST), {"calls_per_message": "first"}
 OFFICIAL = {STEPS: 21, "environment": {"at_step_limit": "official"}}
 LIMITS = {
     "one format error too many": ([GARBAGE, GARBAGE, LS, GARBAGE], {ERRORS: 2}, ("format_errors", "limit", False, 4)),
     "format errors of another turn": ([GARBAGE, ANSWER] * 2, {ERRORS: 1}, (None, "answer", False, 2)),
     "all steps of a turn": ([GOLD, LS, LS], {STEPS: 3}, ("max_steps", "limit", True, 3)),
     "an answer in the last allowed step": ([LS, ANSWER], {STEPS: 2}, (None, "answer", False, 2)),
+    "all steps of an episode": ([GOLD, ANSWER], {"max_steps": 2}, ("max_steps", "answer", True, 2)),
+    "one step left for the next turn": ([GOLD, ANSWER], {"max_steps": 3}, (None, "answer", True, 2)),
+    "all steps of an episode in its first turn": ([GOLD, LS], {"max_steps": 2}, ("max_steps", "limit", True, 2)),
+    "request, call and result, twice": ([GOLD, LS], {"max_messages": 5}, ("max_steps", "limit", True, 2)),
+    "one message left": ([GOLD, LS], {"max_messages": 6}, (None, None, False, 2)),
+    "two requests, call, result, answer": ([GOLD, ANSWER], {"max_messages": 5}, ("max_steps", "answer", True, 2)),
+    "one left for the second request": ([GOLD, ANSWER], {"max_messages": 6}, (None, "answer", True, 2)),
+    "two malformed messages": ([GARBAGE] * 2, {"max_messages": 5}, ("max_steps", "limit", False, 2)),
+    "several calls where one is allowed": ([THREE] * 2, FIRST | {ERRORS: 1}, ("format_errors", "limit", False, 2)),
+    "one call where one is allowed": ([LS, LS], FIRST | {ERRORS: 0, STEPS: 2}, ("max_steps", "limit", False, 2)),
+    "no format error is forgiven": ([LS, GARBAGE], {ERRORS: 0}, ("format_errors", "limit", False, 2)),
     "a message that the budget cuts, none of which runs": ([GOLD, LS], {"cut": True}, ("max_tokens", "cut", False, 2)),
     "BFCL's own limit, which judges no earlier turn": ([GOLD, *[LS] * 20], OFFICIAL, ("max_steps", "cut", False, 21)),
 }
@@ -75,6 +93,26 @@ def test_limits_end_the_episode_and_judge_the_turn_as_it_stands():
             assert not any(turn.reached or turn.passed or turn.ended or turn.steps for turn in later), case
         if how.get("cut"):
             assert (first.steps[-1].format_error, first.steps[-1].calls) == ("truncated", ())
+
+
+def test_what_cannot_be_done_any_more_is_refused_and_why_it_ended_first_is_kept():
+    made, closed = Conversation(BASE, think_xml), Conversation(BASE, think_xml)
+    closed.close()
+    for wrong in (lambda: made.reply(LS), closed.start):
+        with pytest.raises(RuntimeError):
+            wrong()
+    assert (closed.record().fault, closed.record().outcome) == ("closed before its end", None)
+    made.start()
+    made.reply(ANSWER, tokens=(3, 5), generate_seconds=0.5)
+    made.stop(StopReason.infrastructure, "the engine")
+    made.stop(StopReason.completed, "nothing")
+    record = made.record()
+    assert (record.stop_reason, record.fault, record.outcome.passed) == ("infrastructure", "the engine", False)
+    step = record.turns[0].steps[0]
+    assert (step.tokens, step.generate_seconds) == ((3, 5), 0.5) and 0 < step.environment_seconds < 60
+    for wrong in (lambda: made.reply(LS), made.start, made.begin):
+        with pytest.raises(RuntimeError):
+            wrong()
 
 
 def test_stopping_from_outside_fails_the_running_turn_and_keeps_the_finished_ones():
@@ -121,6 +159,7 @@ def test_any_sequence_of_messages_gives_a_consistent_record(sequence, category, 
     assert record.stop_reason != StopReason.environment_error
     metrics = episode_metrics(record.to_dict())
     assert 0 <= metrics["progress"] <= metrics["progress_raw"] <= 1
+    assert metrics["acc"] == (record.stop_reason == "completed" and all(turn.passed for turn in record.turns))
     data = json.loads(json.dumps(record.to_dict(), ensure_ascii=False, allow_nan=False).encode("utf-8"))
     assert data == record.to_dict() and EpisodeRecord.from_dict(data) == record
 

@@ -1,13 +1,20 @@
-"""The arrow between rooms: environments know the vocabulary, and the room of conversations knows no environment."""
+"""The arrow between rooms, and environments by name: what is found, what a file may leave out, and may not break."""
 
 import pickle
+import re
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from support.evaluation import PROTOCOL
+from support.own_environment import GOLD, VERDICTS, example, write_example
 
-from interaction.environment import load_tasks
+from interaction import Conversation, environment
+from interaction.call import Call
+from interaction.environment import is_file, load_tasks, named, register, task_of
+from interaction.masked import MASK, masked, masked_text
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,3 +31,99 @@ def test_tasks_are_found_by_the_name_of_their_environment() -> None:
     with pytest.raises(ValueError, match=r"unknown environment 'nowhere'; known: bfcl") as error:
         load_tasks("nowhere")
     assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value), "as other processes hear of it"
+    with pytest.raises(ValueError, match="environment bfcl has no task 'nothing'"):
+        task_of({"environment": "", "task_id": "nothing"})
+
+
+def test_a_file_is_known_by_its_stem_and_may_leave_out_all_but_its_tasks(tmp_path) -> None:
+    path = tmp_path / "inventory.py"
+    gold = f"{GOLD} if int(self.cluster) < 20 else [] if int(self.cluster) < 40 else 1 / 0"
+    path.write_text(example().replace(GOLD, gold))
+    name = named(str(path))
+    tasks = [*load_tasks(name).values()]
+    sets = {file: (found.kind, len(found.tasks)) for file, found in environment.data_sets(name).items()}
+    assert sets == {f"inventory_{kind}.parquet": (kind, 30) for kind in ("train", "val")} | {
+        "inventory_sft.parquet": ("sft", 20)  # also those whose gold raises
+    }
+    assert environment.read_options(name, {}) == environment.turn_policy(name, {}) == {}
+    assert environment.known_failures(name) == environment.audit_policies(name) == {}
+    assert environment.judge_of(name) is environment.averages_of(name) is None
+    assert environment.tasks_under(name, {}) == tasks and name in environment.known()
+    assert environment.source_of(name) == {"environment_sha256": sha256(path.read_bytes()).hexdigest()}
+    assert [environment.is_own_code(one) for one in (name, "bfcl")] == [True, False]
+    assert [is_file(one) for one in ("a.py", "a.json", "a.txt", "bfcl")] == [True, True, False, False]
+    row = {"environment": name, "task_id": "move_3"}
+    assert environment.task_name(*environment.task_key_of(row)) == "inventory/move_3"
+    assert environment.task_name(*environment.task_key_of({"task_id": "move_3"})) == "move_3"
+    assert [environment.part_of({**row, "part": part}) for part in ("dev", "", None)] == ["dev", "test", "test"]
+    register({name: str(path)})
+    twice = example().replace("_{number}", "_{number % 59}").replace('"inventory"', '"two"')
+    for wrong, said in (
+        (lambda: register({name: "other.py"}), "choose another name"),
+        (lambda: register({"bfcl": str(path)}), "environment bfcl is bfcl_env already"),
+        (lambda: register({"my tasks": str(path)}), "letters, digits, _ and - only"),
+        (lambda: environment.data_sets(name, tiny=True), "has no small data set"),
+        (lambda: environment.read_options(name, {"a": 1}), "inventory has no settings, and a was given"),
+        (lambda: environment.read_options("bfcl", {"a": 1}), "its settings are .*empty_gold"),
+        (lambda: named(str(tmp_path / "nowhere.py")), "there is no file"),
+        (lambda: named(str(written(tmp_path / "empty.py", "A = 1"))), r"has no function load_tasks\(\)"),
+        (lambda: named(str(written(tmp_path / "two.py", twice))), "1 tasks have the id of another one"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            wrong()
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+REFUSAL = 'ToolResult("no such function or good", ErrorKind.BAD_ARGUMENTS)'
+BROKEN = {
+    f"return {VERDICTS}": {"return None": "verdicts.. gave NoneType", VERDICTS.join(["return [", "]"]): "gave list"},
+    VERDICTS: {
+        VERDICTS.replace("self.passed", "'yes'"): "has passed='yes'",
+        VERDICTS.replace("self.passed)", "0.5)", 1): "has passed=0.5",
+    },
+    "return True": {"return None": "cut.. gave None", "return 2": "cut.. gave 2"},
+    "self.cut(None)": {"return 'Next!'": "str is to follow"},
+    REFUSAL: {"'no'": "call.. gave str", "ToolResult(3)": "call.. gave ToolResult"},
+}
+"""A piece of the example, what stands in its place, and the fault in the record."""
+
+
+def test_a_file_that_breaks_the_contract_ends_its_episodes_with_a_fault(tmp_path) -> None:
+    calls = PROTOCOL.render_calls("t", [Call("count", {})])
+    rows = [(old, new, said) for old, changes in BROKEN.items() for new, said in changes.items()]
+    for number, (old, new, said) in enumerate(rows):
+        path = write_example(tmp_path).rename(tmp_path / f"broken_{number}.py")
+        assert old in example()
+        path.write_text(example().replace(old, new).replace('"inventory"', f'"{path.stem}"'))
+        with Conversation(load_tasks(named(str(path)))["move_0"], PROTOCOL, max_steps_per_turn=2) as conversation:
+            conversation.start()
+            for text in (calls, PROTOCOL.render_answer("t", "a") if "self.cut" in old else calls):
+                if not conversation.done:
+                    conversation.reply(text)
+            record = conversation.record()
+        assert record.stop_reason == "environment_error", new
+        assert record.fault and re.search(said, record.fault), (new, record.fault)
+
+
+SECRETS = {
+    "api_key": (("a", MASK), ("", ""), (None, None), (True, True), (["a", ""], [MASK, ""])),
+    "a_token": (("${oc.env:A}", "${oc.env:A}"), (7, MASK)),
+    "headers": (({"Authorization": "a", "n": 1}, {"Authorization": MASK, "n": 1}), ("TOKEN=a", f"TOKEN={MASK}")),
+    "password": (({"a": ["b"], "c": {"d": 7}}, {"a": [MASK], "c": {"d": MASK}}),),
+    "url": (("http://me:a@h/v1", f"http://{MASK}@h/v1"), ("http://h:8/a@b", "http://h:8/a@b"), (("x", 0), ["x", 0])),
+    "prompt_key": (("a", "a"), (0, 0)),
+}
+
+
+def test_secrets_are_masked_by_name_and_in_addresses_and_nothing_else() -> None:
+    for name, pairs in SECRETS.items():
+        for value, shown in pairs:
+            assert masked({name: value}) == {name: shown}, name
+    assert masked_text("a key: a, KEY=b; my_key: c") == f"a key: a, KEY=b; my_key: {MASK}"
+    assert masked_text('{"api_key": "a b", "n": 1} api_key=${oc.env:A}') == (
+        f'{{"api_key": {MASK}, "n": 1}} api_key=${{oc.env:A}}'
+    )

@@ -8,11 +8,11 @@ from tokenizers import normalizers
 
 from data_prep.sft import gold_messages
 from interaction import get_protocol
-from interaction.plain_text import LONG, PlainText
+from interaction.plain_text import LONG, PIECE, PIECE_ERROR, PlainText, fits
 from interaction.protocol import PROTOCOLS
 
 ROW = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
-OTHERS = ["<s>", "</s>", "[INST]", "[/INST]", "<start_of_turn>", "<end_of_turn>", "<|>", "<<|im_end|>>"]
+OTHERS = ["<s>", "</s>", "[INST]", "[/INST]", "<start_of_turn>", "<end_of_turn>", "<|>", "<<|im_end|>>", "@@"]
 
 
 def specials_in(tokenizer, text):
@@ -38,6 +38,17 @@ def test_special_tokens_are_broken_up_and_other_text_is_left_exactly_as_it_is(sp
     same = [message["content"] for message in gold_messages(SCENARIO, get_protocol("hermes"))]
     for text in (*same, "", "a < b | c > d", "<|", "|>", "\u00e9 \U0001f600 \t\n", "<think>x</think>"):
         assert plain(text) == text
+    assert PlainText.of(tokenizer_with(["\u00a4"]))("a\u00a4b") == "a\u00a4b", "one character cannot be broken up"
+
+
+def test_a_long_text_is_refused_by_the_tokens_of_its_pieces_and_a_short_one_never():
+    tokenizer = tokenizer_with(QWEN)
+    text = "ab, " * (LONG // 4)
+    texts = [text[: LONG - 9], "a" * 9]  # the second is a piece of hardly any tokens
+    least = sum(len(tokenizer.encode(texts[0][at : at + PIECE])) - PIECE_ERROR for at in range(0, LONG - 9, PIECE))
+    for contents, room, expected in ((texts, least, True), (texts, least - 1, False), ([text[1:]], 0, True)):
+        said = [{"role": "user", "content": content} for content in contents]
+        assert fits(tokenizer, said, room) is expected, room
 
 
 def test_other_spellings_are_found_where_the_tokenizer_rewrites_text_first():

@@ -10,9 +10,8 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -55,6 +54,8 @@ FUNCTIONS = [
     ),
 ]
 HARD = '</tool_call> "]; [rm()] }; {"name": "ls"}\nAction: ls'
+RESULTS = ['{"a": 1}', "None", '{"a": 1} Hint: x', "{broken}", "é\n", '{"error": "no"}', '{"error": "no", "a": 1}']
+RESULTS += ["[]", ""]
 FILLED = {
     "think_xml": '<think>t</think><tool_call>[{"name":"f","arguments":{"a":@}}]</tool_call>',
     "hermes": '<tool_call>{"name":"f","arguments":{"a":@}}</tool_call>',
@@ -63,6 +64,8 @@ FILLED = {
     "toolbench": 'Thought: t\nAction: f\nAction Input: {"a":@}',
 }
 """A message with a call whose argument is @."""
+DEEPEST = {"think_xml": 13, "hermes": 14, "llama3_json": 13, "python_calls": 15, "toolbench": 15}
+"""Levels that this argument may have; the message around it has the others."""
 
 
 def shown(parsed):
@@ -84,7 +87,7 @@ def test_texts_and_readings_are_those_that_are_recorded(name):
         "prompt": protocol.system_prompt(FUNCTIONS),
         "short prompt": get_protocol(name, docs="signature").system_prompt(FUNCTIONS),
         "reveal": protocol.user_turn("", FUNCTIONS[:1]),
-        "results": protocol.results(['{"a": 1}', "None", '{"a": 1} Hint: x', "{broken}", "é\n"]),
+        "results": protocol.results(RESULTS),
         "feedback": protocol.feedback(protocol.parse(malformed.get(name, failing[0]))),
         "calls": protocol.render_calls("cd, echo", calls),
         "answer": protocol.render_answer("done", "It is é."),
@@ -100,10 +103,18 @@ def test_messages_beyond_the_bounds_have_an_error_of_their_own(name):
     def error(argument):
         return protocol.parse(FILLED[name].replace("@", argument)).error
 
-    assert protocol.parse("x" * (PARSE_LIMIT + 1)).error == "too_long"
-    assert error("[" * 40 + "]" * 40) == "too_deep" and error("[" * 5_000 + "]" * 5_000) == "too_deep"
-    if name not in ("think_xml", "python_calls"):
-        assert error("[" + "[]," * 20_000 + "0]") == "too_long"
+    assert [protocol.parse("x" * (PARSE_LIMIT + more)).error == "too_long" for more in (0, 1)] == [False, True]
+    deepest = DEEPEST[name]
+    for depth, said in ((deepest, None), (deepest + 1, "too_deep"), (40, "too_deep"), (5_000, "too_deep")):
+        assert error("[" * depth + "]" * depth) == said, depth
+    longest, longer = "[0," + "[]," * 4997 + "[]]", "[0," + "[]," * 4998 + "0]"  # 9,999 runs of brackets, and one more
+    if name == "toolbench":  # without a bracket around the call
+        longest, longer = longer, "[0," + "[]," * 4998 + "[]]"
+    if name == "python_calls":  # 20,000 characters of calls
+        longest, longer = f"'{'x' * 19_991}'", f"'{'x' * 19_992}'"
+    assert (error(longest), error(longer)) == (None, "too_long")
+    for letters, said in ((128, None), (129, "wrong_shape")):
+        assert protocol.parse(protocol.render_calls("t", [Call("f" * letters, {})])).error == said
     assert error("9" * 5000) == ("bad_syntax" if name == "python_calls" else "bad_json")
     assert protocol.parse(protocol.render_calls("t", [LS] * 40)).well_formed
     many = protocol.render_calls("t", [LS] * 41)
@@ -144,7 +155,8 @@ def test_rendering_refuses_what_would_not_be_read_back():
             lambda: python.render_calls("", [Call("f", {"from": 1})]),
             lambda: python.render_calls("", [Call("f", {"\ufb01": 1})]),
             lambda: toolbench.render_calls("", [Call("Finish", {})]),
-            lambda: toolbench.render_calls("", [Call("a\nb", {})]),
+            *(partial(toolbench.render_calls, "", [Call(name, {})]) for name in ("a\nb", " a", "a ", "")),
+            *(partial(python.render_calls, "", [Call(name, {})]) for name in ("a b", "a.from", "from.a", "")),
             lambda: toolbench.render_calls("x\nAction: ls", [LS]),
             lambda: toolbench.system_prompt([function("Finish", "", [])]),
         )
@@ -300,10 +312,6 @@ def test_a_refusal_has_words_and_no_call_of_any_format_whole_or_begun():
         call = get_protocol(name).render_calls("t", [Call("move.it", {"to": [1, {"a": "b"}]})])
         for text in (call, call[:-2], f"<answer>{call}</answer>", f"```\n{call}\n```", f"{call}<|im_end|>"):
             assert not is_refusal(text) and not is_refusal(f"Sure.\n{text}", frozenset({"move.it"})), text
-    for unit in '{¦<¦<a ¦<a=f¦{"¦f(x¦f ¦```¦|>¦a|¦<think>¦[A¦f(a, ¦ f(¦f {¦\n`'.split("¦"):
-        began = time.process_time()
-        is_refusal((unit * PARSE_LIMIT)[: PARSE_LIMIT - 1], frozenset({"f"}))
-        assert time.process_time() - began < 5, unit
 
 
 def test_the_protocol_that_the_readme_writes_keeps_the_contract(tmp_path):

@@ -14,9 +14,15 @@ from support.stored import CONTEXT, PROMPT, line, tokenizer, write_lines, write_
 
 from data_prep.steptool.lengths import Measure
 from recipe.files import PreflightError
-from recipe.offline.trajectories import Limits, Stored, Survey, found, read, survey
+from recipe.offline.trajectories import COMPARED, Limits, Mistake, Place, Stored, Survey, found, read, survey
 
 ROOMY = Limits(prompt=100, response=100, context=None, reply=None, final_only=False)
+
+
+def with_context(tokens: dict[str, Any]) -> dict[str, Any]:
+    """The same with a last word of the environment."""
+    more = {"response": CONTEXT, "mask": [0], "logprobs": [0.0]}
+    return tokens | {name: tokens[name] + values for name, values in more.items()}
 
 
 def look(*files: Path, limits: Limits = ROOMY, size: int = 2048) -> Survey:
@@ -45,6 +51,14 @@ def test_an_episode_has_the_ids_mask_steps_and_log_probabilities_that_were_store
     made = line()
     made["tokens"]["mask"][1] = 0  # a token with which the model stopped, but which opens the next message
     assert stored(made)[0].trajectory.mask == [1, 0, 0, 1, 1, 1]
+    assert (one.group, one.reward, one.truncated) == ("u", {"acc": 1.0}, False)
+    made = line(uid=None, reward={"acc": True, "note": "x", "none": None}, step_scores=[])
+    del made["category"]
+    made["episode"]["stop_reason"], made["tokens"] = "max_tokens", with_context(made["tokens"])
+    (one,) = stored(made)
+    assert (one.group, one.source, one.reward) == ("multi_turn_base_7", "bfcl", {"acc": True})
+    assert (one.truncated, one.score, one.step_scores) == (True, 1.25, None)
+    assert len(one.trajectory.response) == len(one.trajectory.mask) == len(one.trajectory.log_probs) == 6
 
 
 def test_a_text_is_tokenised_alone_and_the_model_s_tokens_are_those_of_the_responses(tmp_path: Path) -> None:
@@ -85,10 +99,19 @@ def test_what_is_wrong_is_named_by_file_line_and_field(tmp_path: Path) -> None:
         (mistake,) = look(path).mistakes
         assert mistake.startswith(f"{path}, line 3, ") and re.search(words, mistake), mistake
     ones = [("a", "b", 1.0), ("", "b", 1.0)]
-    for number, steps in enumerate((ones, [("a", "b", float("nan"))], [])):
-        path = write_rows(tmp_path / f"{number}.parquet", ("good", ones[:1]), ("bad", steps))
+    for number, (query, steps, words) in enumerate(
+        (
+            ("bad", ones, "steps[1].prompt: has no token"),
+            ("bad", [("a", None, 1.0)], "steps[0].response: has no token"),
+            ("bad", [("a", "b", float("nan"))], "steps.reward: is [nan]"),
+            ("bad", [("a", "b", None)], "steps.reward: is [nan]"),
+            ("bad", [], "steps, query_id: one is empty"),
+            (None, ones[:1], "steps, query_id: one is empty"),
+        )
+    ):
+        path = write_rows(tmp_path / f"{number}.parquet", ("good", ones[:1]), (query, steps))
         (mistake,) = look(path).mistakes
-        assert mistake.startswith(f"{path}, row 2, steps")
+        assert mistake.startswith(f"{path}, row 2, {words}")
     (tmp_path / "rows.parquet").write_text("no parquet")
     (mistake,) = look(tmp_path / "rows.parquet").mistakes
     assert "cannot be read as parquet" in mistake
@@ -102,13 +125,15 @@ def test_whatever_stands_in_a_line_is_a_trajectory_or_a_mistake(tmp_path: Path) 
 
 
 def test_ids_of_another_model_are_told_by_their_size_and_by_what_they_read(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "000001.jsonl", [line()])
+    path = write_lines(tmp_path / "000001.jsonl", [line(((0, 6), (7, 8, 9)))])
     (mistake,) = look(path, size=9).mistakes
-    assert "id 9" in mistake and "Set MODEL" in mistake
-    other = line()
-    other["episode"]["turns"][0]["steps"][0]["text"] = "what this model never wrote"
-    (mistake,) = look(write_lines(path, [other])).mistakes
-    assert "step 0 reads" in mistake and "another model's tokenizer" in mistake
+    assert "id 9" in mistake and "Set MODEL" in mistake and not look(path, size=10).mistakes
+    for number in range(6):
+        lines = [line(uid=str(place)) for place in range(6)]
+        lines[number]["episode"]["turns"][0]["steps"][0]["text"] = "what this model never wrote"
+        result = look(write_lines(path, lines))
+        assert len(result.mistakes) == (number < COMPARED) and result.counts["read"] == 6
+        assert all("step 0 reads" in one and "another model's tokenizer" in one for one in result.mistakes)
 
 
 def test_an_episode_that_stands_twice_is_named_and_of_a_step_played_again_the_later_one_counts(tmp_path: Path) -> None:
@@ -116,33 +141,65 @@ def test_an_episode_that_stands_twice_is_named_and_of_a_step_played_again_the_la
     (mistake,) = look(first, second).mistakes
     assert f"{second}, line 1" in mistake and f"{first}, line 1" in mistake
     lines = [line(uid="1"), line(uid="2"), line(uid="3", launch="b"), line(uid="4", launch="b"), line(uid="5", step=2)]
-    result = look(write_lines(first, lines), write_lines(second, [line(uid="4", launch="c", step=3)]))
-    assert set(result.groups) == {"3", "4", "5"} and result.counts["earlier"] == 3 and not result.mistakes
+    later = [line(uid=uid, launch="c", step=3) for uid in "46"]
+    result = look(write_lines(first, lines), write_lines(second, later))
+    assert [*result.groups] == ["3", "4", "5", "6"] and result.counts["earlier"] == 3 and not result.mistakes
+    parts = [write_lines(tmp_path / f"7.{name}.jsonl", [line(launch=name)]) for name in "ab"]
+    assert look(*parts).groups == {"u": [Place(parts[1], 0, "line 1")]}, "a step's parts are one file"
+
+
+CUT = [
+    # limits, and how many steps are trained on with and without rewards of their own
+    *(((3, 6, 9, 3, False), 2, 2), ((3, 5, None, None, False), 1, 0), ((9, 9, 8, None, False), 1, 0)),
+    *(((9, 9, None, 2, False), 1, 0), ((2, 9, None, None, False), 0, 0), ((9, 1, None, None, False), 0, 0)),
+    *(((9, 9, None, 1, False), 0, 0), ((3, 6, 9, 3, True), 2, 2), ((9, 5, None, None, True), 0, 0)),
+    ((9, 2, 100, None, False), 1, 0),
+]
 
 
 def test_steps_that_do_not_fit_are_dropped_whole_with_their_rewards(stored: Any, tmp_path: Path) -> None:
-    for limits in ((100, 5, None, None, False), (100, 100, 8, None, False), (100, 100, None, 2, False)):
-        (one,) = stored(line(), limits=Limits(*limits))
-        assert (one.trajectory.response, one.step_scores, one.score) == ([5, 6], [0.25], 0.25)
-    (one,) = stored(line(), limits=Limits(100, 100, None, None, True))
-    assert (one.step_scores, one.score) == ([0.0, 1.0], 1.0), "with the final reward alone"
-    assert stored(line(), limits=Limits(100, 5, None, None, True)) == []
-    path = write_lines(tmp_path / "1.jsonl", [line(uid="1", scores=None), line(((5,),), (1.0,), uid="2")])
-    result = look(path, limits=Limits(100, 5, None, None, False))
-    assert set(result.groups) == {"2"} and result.counts["too_long"] == 1, "a single score is for a whole trajectory"
-    assert look(path, limits=Limits(2, 100, None, None, False)).counts["too_long"] == 2, "prompts"
+    for given, *kept in CUT:
+        limits = Limits(*given)
+        for steps, scores in zip(kept, ([0.25, 1.0], None), strict=True):
+            path = write_lines(tmp_path / "1.jsonl", [made := line(scores=scores, uid=str(given)), "{"])
+            result = look(path, limits=limits)
+            dropped = dict(trained=1, shortened=int(steps < 2), steps_dropped=2 - steps, log_probs=1)
+            assert result.counts == {"read": 2, **(dropped if steps else {"too_long": 1})}, (given, scores)
+            for one in stored(made, limits=limits):
+                end = (0, 2, 6)[steps]
+                assert one.trajectory.response == [5, 6, 4, 7, 8, 9][:end] and len(one.trajectory.log_probs) == end
+                expected = scores and ([0.0, 1.0] if limits.final_only else scores[:steps])
+                assert (one.step_scores, one.score) == (expected, sum(expected) if expected else made["score"])
+                assert result.longest == len(one.trajectory.ids) == 3 + end
+    result = look(write_lines(path, [line(()), line(((5,),), (1.0,), uid="2", log_probs=False)]))
+    assert result.counts == {"read": 2, "silent": 1, "trained": 1, "shortened": 0, "steps_dropped": 0, "log_probs": 0}
+    ((place,),) = result.items(grouped=False)
+    with pytest.raises(Mistake, match="has changed since the start"):
+        read(place, Limits(2, 9, None, None, False), tokenizer())
 
 
 def test_groups_are_rollouts_of_one_prompt_and_rows_of_one_query(tmp_path: Path) -> None:
-    rollouts = write_lines(tmp_path / "1.jsonl", [line(uid="a"), line(uid="a", session=1), line(uid="b")])
-    rows = write_rows(tmp_path / "t.parquet", *((query, [("a", "b", 1.0)]) for query in "xyx"))
-    result = look(rollouts, rows)
-    assert sorted(map(len, result.items(grouped=True))) == [2, 2] and result.lone == 2
-    assert len(result.items(grouped=False)) == 6 and result.largest_group == 2
+    looked = []
+    for folder in "xy":
+        rollouts = [line(uid="a"), line(uid="b"), line(uid="a", session=1), line(uid="a", session=2)]
+        rows = write_rows(tmp_path / f"{folder}.parquet", *((query, [("a", "b", 1.0)]) for query in "xyx"))
+        (tmp_path / folder).mkdir()
+        rows = rows.rename(tmp_path / folder / "t.parquet")
+        looked.append(look(write_lines(tmp_path / folder / "1.jsonl", rollouts), rows))
+    result, again = looked
+    assert sorted(map(len, result.items(grouped=True))) == [2, 3] and (result.lone, result.largest_group) == (2, 3)
+    assert [place.name for (place,) in result.items(False)] == [f"line {n}" for n in (1, 3, 4, 2)] + [
+        f"row {n}" for n in (1, 3, 2)
+    ]
+    digests = [one.digest(grouped) for one in looked for grouped in (True, False)]
+    assert digests[:2] == digests[2:] and len({*digests}) == 2 and again.groups != result.groups
+    assert look(tmp_path / "x" / "t.parquet", tmp_path / "x" / "1.jsonl").digest(True) != digests[0]
 
 
 def test_a_folder_stands_for_its_files_and_what_holds_none_is_refused(tmp_path: Path) -> None:
     one, two = (write_lines(tmp_path / "train" / f"{number}.jsonl", [line()]) for number in (2, 1))
+    (tmp_path / "train" / "notes.txt").touch()
+    (tmp_path / "train" / "folder.jsonl").mkdir()
     assert found([str(one), str(tmp_path / "train")]) == [one, two]
     for named in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(PreflightError, match="offline.files"):

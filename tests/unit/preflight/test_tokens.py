@@ -1,11 +1,13 @@
 """Tasks that gold cannot finish are counted as the agent loop counts, said, and left out of training if asked for."""
 
+from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
-from support.own_environment import write_namesake
+from support.own_environment import example, write_namesake
 
 from bfcl_env import load_scenarios
 from data_prep.rows import rl_table, write_table
@@ -53,16 +55,32 @@ async def test_a_task_fits_just_where_its_gold_fits_in_the_agent_loop(lengths, t
         assert not fits(scenario, lengths, Budget(context=prompt + response - near))
 
 
-def test_gold_has_the_limits_of_a_message_of_a_turn_and_of_a_result(lengths):
+def test_gold_has_the_limits_of_a_message_of_a_turn_and_of_a_result_to_the_token(lengths, tokenizer, tmp_path):
+    around, talk = lengths.most([""]), [{"role": role, "content": "x"} for role in ("user", "assistant")] * 3
+    assert lengths.most(["é"]) == around + 2 and len(tokenizer.apply_chat_template(talk)["input_ids"]) == 6 * (
+        around + 1
+    )
+    for scenario in (SHORT[0], LONG[3]):
+        messages = play_gold(scenario, think_xml)[0]
+        first = next(place for place, said in enumerate(messages) if said["role"] == "assistant")
+        texts = [said["content"] for said in messages[first:]]
+        response = around * len(texts) + sum(map(lengths.of, texts))
+        reply = max((said["content"] for said in messages if said["role"] == "assistant"), key=len)
+        context = lengths.prompt(messages[:first]) + response
+        for name, least in (("response", response), ("reply", around + lengths.of(reply)), ("context", context)):
+            assert fits(scenario, lengths, Budget(**{name: least})), (scenario.id, name)
+            assert not fits(scenario, lengths, Budget(**{name: least - 1})), (scenario.id, name)
     long = next(scenario for scenario in LONG if not fits(scenario, lengths, Budget(response=LIMIT)))
     for scenario, budget, policy, enough in (
-        (SHORT[0], Budget(reply=2000), {}, True),
-        (SHORT[0], Budget(reply=10), {}, False),
         (SHORT[0], Budget(), {"max_steps_per_turn": 2}, True),
         (SHORT[0], Budget(), {"max_steps_per_turn": 1}, False),
         (long, Budget(response=LIMIT), {"max_result_chars": 500}, True),
     ):
         assert fits(scenario, lengths, budget, **policy) is enough, (scenario.id, budget, policy)
+    (tmp_path / "inventory.py").write_text(example().replace("return [GoldMessage", "return [] and [GoldMessage"))
+    register({"inventory": str(tmp_path / "inventory.py")})
+    for task in (load_tasks("inventory")["move_0"], SimpleNamespace(id="w", environment="bfcl", waits=True)):
+        assert fits(task, lengths, Budget(1, 1, 1)), "nothing is known of it"
 
 
 @pytest.fixture
@@ -70,17 +88,26 @@ def judged(configured, refusal, tmp_path, tokenizer):
     """The problems, the notes and the configuration of a stage with these tasks."""
 
     def judged(
-        train: Any, val: Any, over_budget: str = "keep", from_gold: Any = None, held_out: str = "val", **data: Any
+        train: Any,
+        val: Any,
+        over_budget: str = "keep",
+        from_gold: Any = None,
+        held_out: str = "val",
+        pool: Any = None,
+        **data: Any,
     ) -> tuple[str, list[str], Any]:
         config, notes = configured(f"stage.over_budget={over_budget}", f"paths.run={tmp_path}"), list[str]()
         for key, split, scenarios in (("train_files", "train", train), ("val_files", held_out, val)):
             config.data[key] = str(tmp_path / f"{key}.parquet")
             write_table(rl_table(scenarios, split, think_xml), Path(config.data[key]))
+        if pool:
+            config.stage.resample.pool = str(tmp_path / "pool.parquet")
+            write_table(rl_table(pool, "train", think_xml), tmp_path / "pool.parquet")
         policy = {"max_steps_per_turn": 20}
         config.interaction.update(max_tokens_per_reply=None, train={**policy, "from_gold": from_gold}, val=policy)
         config.actor_rollout_ref.rollout.max_model_len = None
         config.data.update({"train_batch_size": 2, "max_prompt_length": 8192, "max_response_length": LIMIT, **data})
-        read = {name: parquet_rows(Path(name)) for name in (config.data.train_files, config.data.val_files)}
+        read = {str(path): parquet_rows(path) for path in tmp_path.glob("*.parquet")}
         return refusal(check_budget(config, tokenizer, think_xml, read, notes)), notes, config
 
     return judged
@@ -95,17 +122,39 @@ def too_long(lengths):
 
 
 def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_long):
-    wrong, (train, val, prompt), config = judged([*SHORT, *LONG], [*SHORT, *LONG])
-    count = len(too_long)
-    assert not wrong and "longest prompt" in prompt
-    assert f"gold of {count} of 12 rows" in train and f"({count} long_context)" in train
-    assert f"accuracy can reach {1 - count / 12:.3f} at most" in val and "leave_out" not in config.data
+    tasks, count = [*SHORT, *LONG], len(too_long)
+    wrong, (train, val, prompt), config = judged(tasks, tasks)
+    limits = f"does not fit max_model_len=None, max_response_length={LIMIT}, max_tokens_per_reply=None: "
+    said = [
+        f"over budget: gold of {count} of 12 rows of {config.data[key]} ({count} long_context) {limits}"
+        for key in ("train_files", "val_files")
+    ]
+    assert train == f"{said[0]}nobody can finish them; stage.over_budget=leave_out leaves them out of training"
+    assert val == f"{said[1]}accuracy can reach {1 - count / 12:.3f} at most" and "leave_out" not in config.data
+    longest = int(prompt.split()[2])
+    assert not wrong and prompt == f"longest prompt {longest} tokens ({config.data.val_files})"
+    digest = sha256("\n".join(task.id for task in tasks).encode()).hexdigest()
+    assert config.data.tasks == {"rows": 12, "digest": digest}
+    for most, kept, problem, note in (
+        *((longest, False, "", ""), (longest, True, "", "")),
+        (longest - 1, False, f"has {longest} tokens. Set data.max_prompt_length={longest}.", ""),
+        (longest - 1, True, "", f"more than data.max_prompt_length={longest - 1}: such rows are left out"),
+    ):
+        wrong, notes, _ = judged(tasks, tasks, max_prompt_length=most, filter_overlong_prompts=kept)
+        assert problem in wrong and bool(wrong) is bool(problem) and notes[-1].endswith(note)
+        assert (notes[-1] == prompt) is not bool(note)
+    fitting = [task.id for task in tasks if task.id not in too_long]
+    wrong, notes, config = judged(SHORT, SHORT, "leave_out", pool=tasks, train_batch_size=6)
+    assert not wrong and config.data.leave_out == sorted(too_long) and len(notes) == 2
+    assert notes[0].endswith(f"left out of training, {12 - count} rows stay")
+    digest = sha256("\n".join([*(task.id for task in SHORT), *fitting]).encode()).hexdigest()
+    assert config.data.tasks == {"rows": 6, "digest": digest}
     for over, split, word in (
         ("keep", "val", "stage.over_budget=leave_out"),
         ("leave_out", "train", "data.val_files"),
         ("leave_out", "val", ""),
     ):
-        wrong, _, _ = judged([*SHORT, *LONG], SHORT, over, {"share": 0.5, "steps": 9}, split)
+        wrong, _, _ = judged(tasks, SHORT, over, {"share": 0.5, "steps": 9}, split)
         assert word in wrong and bool(wrong) is bool(word)
 
 
@@ -127,7 +176,8 @@ def test_of_two_environments_with_one_id_only_the_task_that_does_not_fit_is_left
     assert config.data.leave_out == sorted(too_long)
 
 
-def test_what_cannot_be_left_out_is_refused(judged):
-    tasks = ([*SHORT, *LONG], SHORT, "leave_out")
-    assert "train_batch_size" in judged(*tasks, train_batch_size=12)[0]
+def test_what_cannot_be_left_out_is_refused(judged, too_long):
+    tasks, stay = ([*SHORT, *LONG], SHORT, "leave_out"), 12 - len(too_long)
+    assert f"leaves {stay} rows" in judged(*tasks, train_batch_size=stay + 1)[0]
+    assert judged(*tasks, train_batch_size=stay)[0] == ""
     assert "mine.py" in judged(*tasks, custom_cls=OmegaConf.create({"path": "mine.py", "name": "Mine"}))[0]

@@ -38,6 +38,10 @@ def test_every_trajectory_is_trained_on_with_the_rewards_that_were_stored(judged
     wrong, notes, config = judged(many())
     assert not wrong and "16 of 16 trajectories" in notes and "the model in every step" in notes
     assert (config.data.stored.rows, config.data.stored.grouped) == (16, False)
+    limits = {"prompt": 64, "response": 64, "context": 128, "reply": 96, "final_only": False}
+    assert config.data.stored.limits == limits
+    config = judged(many(), "offline.rewards=final", "interaction.max_tokens_per_reply=9")[2]
+    assert config.data.stored.limits == limits | {"reply": 9, "final_only": True}
     rows = [(f"q{number}", [("Will it rain?", "Thought: look", 0.5)]) for number in range(8)]
     assert "8 of 8" in judged(write_rows(tmp_path / "trajectories.parquet", *rows))[1]
 

@@ -210,6 +210,7 @@ def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_ver
     for others, word in (([b[0], a[0]], "no second seed"), ([tmp_path / "votes"], "votes has 0")):
         status, said = report("--compare", *a, "--with", *others)
         assert status == 1 and word in said
+    assert "no second seed" in report(a[0], a[0])[1]
 
 
 def test_a_task_of_another_seeds_file_is_another_one_though_its_id_is_the_same(tmp_path: Path) -> None:

@@ -26,9 +26,15 @@ def golden_run(run: Path, seed: int) -> Path:
     def validation_of(stage: str, step: int, gain: float) -> None:
         for part, names in (("dev", NAMES[::3]), ("test", [*NAMES[1:3], *NAMES[4:]]), ("guard", ["base_9"])):
             validated(run, step, {name: [float(draw.random() < 0.3 + gain)] for name in names}, part, stage)
+        path = path_of(run / stage / "rollouts", "val", step)
+        for acc, progress in ((0, 0.25), (1, 1)):
+            old, calls = f'"acc": {acc}.0, "acc_official": 1.0', f'"calls": {acc}, "surplus": {acc * (step > 0)}'
+            told = f'"acc": {acc}, "acc_official": {1 - acc}, "progress": {progress}, {calls}'
+            path.write_text(path.read_text().replace(old, told))
 
-    write_metrics(run, "stage0_sft", "1.jsonl", [(step, {"train/loss": 2 - step / 10}) for step in range(1, 11)])
-    write_metrics(run, "stage0_sft", "2.jsonl", [(5, {"val/loss": 1.5 + seed})])
+    write_metrics(run, "stage0_sft", "1.jsonl", [(step, {"train/loss": 2 - step**0.5}) for step in range(1, 13)])
+    losses = [(step, {"val/loss": loss}) for step, loss in ((4, 1.5 + seed), (8, 1.25), (12, 1.375))]
+    write_metrics(run, "stage0_sft", "2.jsonl", losses)
     validation_of("before", 0, 0.0)
     for place, stage in enumerate(STAGES):
         validation_of(stage, 0, place / 2)
@@ -45,7 +51,7 @@ def golden_run(run: Path, seed: int) -> Path:
                 append(path_of(run / stage / "rollouts", "train", step), {**line, "episode": {}})
             data = {"critic/score/mean": gain, "train/progress": gain / 2, "actor/kl_loss": gain / 10}
             data |= {"train/stop/completed": 0.75, "train/stop/max_tokens": 0.25, "timing_s/step": 4.0 + gain}
-            data |= {"training/rollout_actor_probs_pearson_corr": 0.99, "timing_s/gen": 1.0}
+            data |= {"training/rollout_actor_probs_pearson_corr": 1 - seed * step / 1000, "timing_s/gen": 1.0}
             metrics.append((step, data))
         write_metrics(run, stage, "1.jsonl", metrics)
         (run / stage / "config").mkdir()

@@ -10,10 +10,10 @@ import pytest
 from support.runs import STAGE, a_run, write_metrics
 
 from interaction.episode_file import append, path_of
-from recipe.evaluation.intervals import CHANGE, interval
-from recipe.report import __main__ as command
+from recipe.evaluation.intervals import interval
 from recipe.report import page, tables
-from recipe.report.tables import REWARD, Rise, compare, rise
+from recipe.report.tables import REWARD, compare, rise
+from recipe.stage.state import BATCHES_FILE
 
 
 def a_run_with_episodes(folder: Path, rise: float, shift: int = 0) -> Path:
@@ -30,6 +30,12 @@ def a_run_with_episodes(folder: Path, rise: float, shift: int = 0) -> Path:
     return run
 
 
+def note(run: Path, step: int, played: dict[str, list[str]]) -> None:
+    """A step of a stage that plays on while it trains."""
+    with (run / STAGE / "trained.jsonl").open("a") as file:
+        file.write(json.dumps({"step": step, "played": played}) + "\n")
+
+
 def episodes(**tasks: list[float]) -> dict:
     return {name: (name[0], values) for name, values in tasks.items()}
 
@@ -41,19 +47,8 @@ def test_tasks_are_compared_with_themselves_and_count_the_same() -> None:
     found = compare(episodes(a=[0.0, 1.0], b=[0.5, 0.5]), episodes(a=[1.0, 1.0], b=[0.0, 1.0]))
     assert found is not None and found.last - found.first == 0.25
     assert compare(episodes(a=[1.0, 0.0]), episodes(b=[1.0, 0.0])) is None
-
-
-def test_a_bracket_covers_clusters_and_seeds() -> None:
-    first, last = episodes(a1=[0.0], a2=[0.0], b1=[0.0], c1=[1.0]), episodes(a1=[1.0], a2=[1.0], b1=[0.0], c1=[1.0])
-    one = compare(first, last)
-    assert one is not None and Rise((one,)).interval == interval([1, 1, 0, 0], "aabc", bounds=CHANGE)
-    assert Rise((one,), of_shares=False).interval == interval([1, 1, 0, 0], "aabc")
-    other = compare(first, episodes(a1=[0.0], a2=[1.0], b1=[0.0], c1=[1.0]))
-    assert other is not None
-    expected = interval([1, 1, 0, 0, 0, 1, 0, 0], "aabc" * 2, [0] * 4 + [1] * 4, CHANGE)
-    assert expected is not None and Rise((one, other)).interval == expected
-    still = compare(first, first)
-    assert still is not None and str(Rise((still, still))) == "+0.000", "no bracket of no width"
+    for one, other, alike in (("ab", "ab", True), ("ab", "a", False), ("a", "ab", False)):
+        assert compare(*(episodes(**dict.fromkeys(names, easy)) for names in (one, other))).all_tasks is alike
 
 
 def test_stages_stand_in_the_order_in_which_they_were_started(tmp_path: Path) -> None:
@@ -74,14 +69,29 @@ def test_one_run_has_an_interval_over_clusters_where_all_its_episodes_are_stored
     expected = interval([move / 2 for move in moves] + moves, "aabb" * 2, [0] * 4 + [1] * 4)
     assert both is not None and both.interval == pytest.approx(expected)
     path_of(one / STAGE / "rollouts", "train", 8).write_text("")
-    for run, said in (
-        (two, "+0.200, one run"),
-        (one, "no stored episodes"),
-        (a_run_with_episodes(tmp_path / "b", 0.2, shift=2), "on 2 tasks"),
-        (a_run_with_episodes(tmp_path / "c", 0.2, shift=4), "no task in both windows"),
-        (a_run(tmp_path / "short", [1.0] * 9), "fewer than 10 steps"),
+    (async_run := a_run_with_episodes(tmp_path / "async", 0.2)) and note(async_run, 1, {"1": ["u"]})
+    late = {"step": 1, "environment": "bfcl", "category": "base", "uid": "v", "session_id": 7, "task_id": "base_0"}
+    late |= {"cluster": "0", "score": 9.0, "reward": {"progress": 9.0}, "episode": {}}
+    append(path_of(async_run / STAGE / "rollouts", "train", 1), late)
+    data = shutil.copytree(one, tmp_path / "data")
+    (data / STAGE / BATCHES_FILE).touch()
+    for run, said, progress in (
+        (two, "+0.200, one run", "+0.100, one run"),
+        (async_run, "+0.200, one run", "+0.100, one run"),
+        (one, "+0.100 (no stored episodes), one run", "+0.050 (no stored episodes), one run"),
+        (data, "+0.100 (the data's rewards), one run", "+0.050 (the data's rewards), one run"),
+        (a_run_with_episodes(tmp_path / "b", 0.2, shift=2), "+0.200 on 2 tasks, one run", "+0.100 on 2 tasks, one run"),
+        (a_run_with_episodes(tmp_path / "c", 0.2, shift=4), "+0.200 (no task in both windows)", "+0.100 (no task"),
     ):
-        assert said in tables.table([run]), said
+        head, *lines = tables.stage_table([run])
+        assert head == ["stage", "runs", "steps", "of", "first 5 -> last 5", "difference", "corr >=", "s/step"]
+        assert lines[0][:5] == [STAGE, "1", "10", "reward", f"0.500 -> {0.5 + float(said[:6]):.3f}"], said
+        assert [lines[0][6:], lines[1][:4], lines[1][6:]] == [["-", "1.0"], ["", "", "", "progress"], ["", ""]]
+        assert lines[0][5].startswith(said) and lines[1][5].startswith(progress), lines
+    note(async_run, 2, {"2": []})
+    assert "no stored episodes" in tables.table([async_run]), "none of a step's groups is there"
+    lines = tables.stage_table([a_run(tmp_path / "short", [1.0] * 9)])
+    assert lines[1][3:6] == ["reward", "-", "fewer than 10 steps"]
 
 
 def test_repeated_episodes_count_once_and_odd_scores_not_at_all(tmp_path: Path) -> None:
@@ -95,14 +105,6 @@ def test_repeated_episodes_count_once_and_odd_scores_not_at_all(tmp_path: Path) 
         every.write_text(every.read_text() + every.read_text().replace('"bfcl"', '"shop"'))
     found = rise([run / STAGE], REWARD)
     assert found is not None and len(found.runs[0].tasks) == 8, "tasks of two environments with one id"
-
-
-def test_a_copy_of_a_run_is_no_second_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
-    one = a_run_with_episodes(tmp_path / "one", 0.1)
-    monkeypatch.setattr("sys.argv", ["report", str(one), str(shutil.copytree(one, tmp_path / "copy"))])
-    with pytest.raises(SystemExit):
-        command.main()
-    assert "no second seed" in capsys.readouterr().err
 
 
 def test_a_run_with_odd_metrics_has_a_page_and_a_table(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
-from support.runs import STAGE, a_run, validated
+from support.runs import STAGE, a_run, validated, write_metrics
 
-from recipe.evaluation.intervals import CHANGE, SHARE, interval
+from interaction.episode_file import path_of
+from recipe.evaluation.intervals import SHARE, interval
 from recipe.report import figures
-from recipe.report.validation import moved, rows, table, validations
+from recipe.report.validation import ends, moved, rows, table, validations
+
+UP = "+0.500 [-0.979, +0.998]"
 
 
 @pytest.fixture
@@ -15,41 +18,65 @@ def run(tmp_path: Path) -> Path:
     return a_run(tmp_path / "run", [0.1] * 10)
 
 
-def test_the_difference_is_that_of_the_test_tasks_and_runs_are_never_pooled(run: Path, tmp_path: Path) -> None:
-    validated(run, 0, {"a": [0, 0], "b": [1, 0], "c": [0, 0], "d": [1, 1]})
-    validated(run, 9, {"a": [1, 1], "b": [1, 0], "c": [1, 0], "d": [1, 1]})
-    for step, acc in ((0, 1), (9, 0)):
-        validated(run, step, {"e": [acc, acc]}, part="dev")
-    titles, ((_, shares, since), *_) = rows([run])
-    assert titles == ["start", STAGE] and shares == [(0.375, 4), (0.75, 4)]
-    (only,) = since["start"].runs
-    assert (only.first, only.last, len(only.tasks)) == (0.375, 0.75, 4)
-    assert since["start"].interval == interval([1.0, 0.0, 0.5, 0.0], "abcd", bounds=CHANGE)
-    two = [a_run(tmp_path / name, [0.1] * 10) for name in ("one", "two")]
-    for folder, end in zip(two, (1.0, 0.5), strict=True):
-        validated(folder, 0, {"a": [0, 0], "b": [0, 0]})
-        validated(folder, 9, {"a": [end, end], "b": [end, end]})
-    assert "+0.750 [-0.936, +0.999]  +1.000, +0.500" in table(two)
-
-
 def test_a_column_is_each_model_of_the_run_that_was_validated_to_the_end(run: Path) -> None:
-    for stage in ("stage2_base", "stage3_full"):
+    for stage in ("stage2_base", "stage3_full", "stage3_more"):
         a_run(run, [0.3] * 10, stage)
     validated(run, 0, {"a_1": [0], "a_2": [0], "b_1": [0], "b_2": [1]}, stage="before")
     assert table([run]) == ""
     validated(run, 0, {"a_1": [0], "a_2": [1], "b_1": [1], "b_2": [1]})
     validated(run, 5, {"a_1": [0], "a_2": [0], "b_1": [0], "b_2": [0]})
     validated(run, 9, {"a_1": [1], "b_1": [0]})
+    validated(run, 0, {"a_1": [0]}, stage="stage2_base")
+    write_metrics(run, "stage2_base", "0.jsonl", [(9, {})])  # step 0 was not validated to its end
+    validated(run, 9, {"b_1": [1], "b_2": [1]}, stage="stage2_base")
     validated(run, 0, {"a_1": [0], "a_2": [0], "b_1": [0], "b_2": [0]}, stage="stage3_full")
     validated(run, 9, {"a_1": [1], "a_2": [1], "b_1": [1], "b_2": [0]}, stage="stage3_full")
     validated(run, 11, {"a_1": [0]}, stage="stage3_full")  # goes on
-    assert [line[:6] for line in moved([run])[:4]] == [
-        ["held-out", "tasks", "before", "warm start", "stage1", "stage3"],
-        ["a", "2", "0.000", "0.500", "1.000 of 1", "1.000"],
-        ["b", "2", "0.500", "1.000", "0.000 of 1", "0.500"],
-        ["all", "4", "0.250", "0.750", "0.500 of 2", "0.750"],
+    assert moved([run])[:4] == [
+        ["held-out", "tasks", "before", "warm start", "stage1", "stage2", "stage3", "since before", "since warm start"],
+        ["a", "2", "0.000", "0.500", "1.000 of 1", "-", "1.000", "+1.000 [-0.976, +1.000]", UP],
+        [
+            "b",
+            "2",
+            "0.500",
+            "1.000",
+            "0.000 of 1",
+            "-",
+            "0.500",
+            "+0.000 [-0.997, +0.997]",
+            "-0.500 [-0.998, +0.979]",
+        ],
+        ["all", "4", "0.250", "0.750", "0.500 of 2", "1.000 of 2", "0.750", UP, "+0.000 [-0.988, +0.988]"],
     ]
-    assert moved([run])[3][6:] == ["+0.500 [-0.979, +0.998]", "+0.000 [-0.988, +0.988]"]
+    validated(run, 9, {"a_1": [1]}, stage="stage3_more")
+    assert moved([run])[0][5:8] == ["stage2_base", "stage3_full", "stage3_more"], "two would have one name"
+    assert ends(["r"], [validations(run)])[-2:] == [
+        ["stage3_full", "all", "r", "1", "0 -> 11", "0.000 -> 0.000", "1.000 -> 1.000", "-", "-", "-"],
+        ["stage3_more", "all", "r", "1", "9", "1.000", "1.000", "-", "-", "-"],
+    ]
+
+
+def test_a_metric_that_some_episodes_lack_is_in_no_table_and_calls_stand_beside_refusals(run: Path) -> None:
+    for step, reward in ((0, '"calls": 0, "surplus": 0'), (9, '"calls": 1, "surplus": 1')):
+        validated(
+            run, step, {f"{name}_{task}": [step > 0] for name in ("irrelevance", "multi_turn_x") for task in "12"}
+        )
+        path = path_of(run / STAGE / "rollouts", "val", step)
+        path.write_text(path.read_text().replace('"acc_official"', f'"progress": 0.5, {reward}, "acc_official"'))
+    shares = {name: [f"{share:.2f}" for share, _ in of] for name, of, _ in rows([run])[1]}
+    whole, halves = ["0.00", "1.00"], ["0.50", "0.50"]
+    assert shares == {
+        **{"irrelevance": whole, "irrelevance, called": whole, "multi_turn_x": whole, "multi_turn_x, progress": halves},
+        **{"all": whole, "all, official": ["1.00", "1.00"], "all, called": whole, "all, surplus": whole},
+    }
+    path.write_text(path.read_text().replace('"surplus": 1, ', "", 1))
+    measured = {row["category"]: row for row in validations(run) if row["step"] == 9}
+    assert (
+        {name: str(row["surplus"]) for name, row in measured.items()}["irrelevance"]
+        == "-"
+        == str(measured["all"]["surplus"])
+    )
+    assert str(measured["multi_turn_x"]["surplus"]).startswith("1.000 [")
 
 
 def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run: Path) -> None:

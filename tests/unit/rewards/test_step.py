@@ -62,6 +62,9 @@ TRAJECTORIES = {
     "cut in the second message": (CAR, [UNLOCK, CUT], [paid(1 / 2, 2 / 3), 0]),
     "nothing": (STOCKS, [], []),
 }
+LOGGED = [(1, 1, 0), *[(2 / 3, 1, 0)] * 2, (1 / 2, 1, 0), (1, 1, 0), (1, 1 / 2, 0), (1, 1, 0), (1, 1, 2)]
+LOGGED += [(2 / 3, 1 / 4, 0), (1 / 2, 2 / 3, 0), (0, 0, 0)]
+"""`step_success`, `contribution` and `regressed` of each of these."""
 WAITING = {
     "waiting": ([ANSWER], [2]),
     "a read, then waiting": ([say(call("ls")), ANSWER], [0, 1]),
@@ -72,8 +75,10 @@ WAITING = {
 
 
 def test_each_message_is_paid():
-    for case, (scenario_id, messages, expected) in TRAJECTORIES.items():
+    for (case, (scenario_id, messages, expected)), logged in zip(TRAJECTORIES.items(), LOGGED, strict=True):
         result = score(play(scenario_of(scenario_id), messages))
+        found = [result[name] for name in ("step_success", "contribution", "regressed")]
+        assert found == pytest.approx(logged), case
         assert result["step_scores"] == pytest.approx(expected), case
         assert result["score"] == pytest.approx(sum(expected)), case
     scenario = scenario_of(FILES)
@@ -131,8 +136,14 @@ def test_parameters_change_what_is_paid():
     assert score(unsolved, bound=0.2)["step_scores"] == pytest.approx([0.2, 0])
     assert score(unsolved, turn_bonus=0.1)["step_scores"] == pytest.approx([0.1, 0])
     assert score(unsolved, turn_bonus=0.1, bound=math.inf)["step_scores"] == [0.5, 0]
-    assert score(solved, turn_bonus=2, episode_bonus=0)["step_scores"] == [1, 2, 1, 2]
+    for more, earned in (
+        ({"turn_bonus": 2, "episode_bonus": 0}, [1, 2, 1, 2]),
+        ({"bound": 0.25, "turn_bonus": 0.5, "episode_bonus": 2}, [0.25, 0.5, 0.25, 2.5]),
+        ({"bound": 3}, [1, 1, 1, 2]),
+    ):
+        assert (score(solved, **more)["step_scores"], score(solved, **more)["step_share"]) == (earned, 1.0)
     assert score(solved, turn_bonus=0, bound=0, episode_bonus=0)["step_share"] == 0
-    for wrong in ({"alpha": -1}, {"turn_bonus": math.nan}, {"turn_bonus": math.inf}, {"bound": True}):
+    wrongs = ({"alpha": -1}, {"alpha": math.inf}, {"turn_bonus": math.nan}, {"turn_bonus": math.inf}, {"bound": True})
+    for wrong in (*wrongs, {"bound": -0.5}, {"episode_bonus": -0.5}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             score(solved, **wrong)

@@ -12,6 +12,7 @@ from rewards import step as step_reward
 from rewards import votes
 
 BEST = {"succ_calling": [1], "contribution": [5]}
+HALVES = [{name: votes} for name, votes in BEST.items()]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,8 @@ def test_an_episode_without_votes_follows_the_rules(record, tmp_path):
     path = write(tmp_path / "votes.jsonl", record)
     first, *later = record["turns"]
     said = [{**first, "steps": [{**first["steps"][0], "text": "else"}]}, *later]
-    for other in ({**record, "turns": said}, {**record, "environment": "shop"}):
+    for changed in ({"turns": said}, {"environment": "shop"}, {"task_id": "other"}, {"given": [first]}):
+        other = record | changed
         plain = step_reward.compute_score("bfcl", "", "[]", {"episode": other})
         assert score(other, path) == plain and plain["voted"] == 0.0
 
@@ -68,11 +70,19 @@ def test_what_is_wrong_with_a_file_is_said(record, tmp_path):
     for number, (before, line, said) in enumerate(
         [
             (voted, {"step": 0, "succ_calling": [2]}, "line 9: a vote in 'succ_calling'"),
+            (voted, {"step": 0, "succ_calling": [None]}, "line 9: a vote in 'succ_calling'"),
             (voted, {"step": 0, "contribution": [math.nan]}, "line 9: a vote in 'contribution'"),
+            (voted, {"step": 0, "contribution": [5.5]}, "line 9: a vote in 'contribution' is 5.5; expected 0 to 5"),
+            (voted, {"step": 0, "contribution": [-0.5]}, "line 9: a vote in 'contribution'"),
+            (voted, {"step": -1}, "line 9: 'episode' is"),
+            (voted, {"step": True}, "line 9: 'episode' is"),
+            (voted, {"step": 0, "episode": 3}, "line 9: 'episode' is 3"),
             (voted, {"step": 0, "is_solved": ["maybe"]}, "line 9: a vote in 'is_solved'"),
             (voted, {"step": 0, "is_solved": [1]}, "step 0 has is_solved, but is not the last step of its turn"),
             (voted, {"step": 8, "succ_calling": [1]}, "votes on step 8, but the episode has steps 0 to 7"),
             (lines, {"step": 1, "is_solved": [1]}, f"{key}: step 0 has calls or did not parse"),
+            ([*lines, "", "[]"], {"step": 0}, "line 10: expected an object"),
+            *(([json.dumps({"episode": key, "step": 0, **half})], {"step": 9}, "step 0 has calls") for half in HALVES),
         ]
     ):
         path = tmp_path / f"{number}.jsonl"

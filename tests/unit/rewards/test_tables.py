@@ -4,6 +4,8 @@ solves no turn              earns at most 0.5
 solves a share p of turns   earns at least p, and 0.5 + 1.5 p if it writes perfectly
 """
 
+import json
+import math
 from itertools import product
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from interaction import StopReason
 from recipe.settings import CONFIG_DIR
-from rewards import all_or_nothing, dense, metrics
+from rewards import all_or_nothing, dense, metrics, outcome
 from rewards import format as format_reward
 from rewards import progress as progress_reward
 from rewards.metrics import STOP_REASONS, episode_metrics
@@ -22,52 +24,61 @@ from rewards.metrics import STOP_REASONS, episode_metrics
 GOLD = "cd"
 """The function that gold calls in every turn."""
 ANSWER, GARBAGE = "answer", "garbage"
+ONE, TWO = ({"gold_calls": len(names), "gold_functions": names} for names in ([GOLD], [GOLD, "ls"]))
 
 
-def ok(name, error=None, **arguments):
+def ok(name, /, error=None, **arguments):
     gold = 0 if name == GOLD and error is None else None
     return {"name": name, "arguments": arguments, "result": "", "shown": None, "error": error, "facts": {"gold": gold}}
 
 
-def bad(name, **arguments):
+def bad(name, /, **arguments):
     return ok(name, "result", **arguments)
 
 
-def turn(*steps, gold=True, passed=False, reached=True):
+def turn(*steps, gold=True, passed=False, reached=True, **facts):
     """A message is ANSWER, GARBAGE, or a list of calls."""
     return {
-        "facts": {"has_gold": gold, "passed_official": passed},
+        "facts": {"has_gold": gold} | ({} if passed is None else {"passed_official": passed}) | facts,
         "reached": reached,
         "passed": passed,
         "steps": [{"well_formed": step != GARBAGE, "calls": [] if isinstance(step, str) else step} for step in steps],
     }
 
 
-def episode(*turns, stop_reason="completed"):
+def episode(*turns, stop_reason="completed", **changed):
+    """A record as it comes out of a file."""
     passed = bool(turns) and all(turn["passed"] for turn in turns)
-    return {"stop_reason": stop_reason, "facts": {}, "outcome": {"passed": passed}, "turns": list(turns)}
+    record = {"stop_reason": stop_reason, "facts": {}, "outcome": {"passed": passed}, "turns": turns, **changed}
+    return json.loads(json.dumps(record))
+
+
+def as_a_whole(*messages, **outcome):
+    """An episode whose turns, of one message each, are not judged."""
+    return episode(*[turn(message, passed=None, **ONE) for message in messages], outcome=outcome)
 
 
 GOOD = [[ok("cd", folder="x")], ANSWER]
 PASS, FAIL = turn(*GOOD, passed=True), turn(*GOOD)
 FREE = turn(ANSWER, gold=False, passed=True)
 UNREACHED = turn(reached=False)
+READ = [ok("cat", file="a")]
 
 FORM = {
     "gold's calls": ([FAIL], 2.0),
     "always answering": ([turn(ANSWER), turn(ANSWER)], 0.0),
+    "answering where nobody says whether gold calls": ([{**turn(ANSWER), "facts": {}}], 0.0),
     "stopping after one good turn": ([FAIL, UNREACHED, UNREACHED, UNREACHED], 0.5),
     "cut in the second turn": ([FAIL, turn([ok("a", x=1)], GARBAGE)], 1.75),
     "calling once, then only answering": ([FAIL, turn(ANSWER), turn(ANSWER), turn(ANSWER)], 0.5),
     "paying every turn with ls()": ([turn([ok("ls")], ANSWER)] * 2, 1.0),
+    "the same arguments in another order": ([turn([ok("mv", a=1, b=2)]), turn([ok("mv", b=2, a=1)])], 1.0),
     "one error beside one success": ([turn([bad("cd", folder="y"), ok("cd", folder="x")], ANSWER)], 1.5),
     "a pair that failed first": ([turn([bad("cd", folder="x")], [ok("cd", folder="x")], ANSWER)], 1.0),
     "gold's call counts again in another turn": ([FAIL, FAIL], 2.0),
     "another read in every turn": ([turn([ok("cat", file=name)], ANSWER) for name in "abcd"], 2.0),
-    "what worked in an earlier turn and is an error now": (
-        [turn([ok("cat", file="a")], ANSWER), turn([bad("cat", file="a")], ANSWER)],
-        1.5,
-    ),
+    "what worked in an earlier turn and is an error now": ([turn(READ), turn([bad("cat", file="a")])], 1.5),
+    "what was an error in an earlier turn and works now": ([turn([bad("cat", file="a")]), turn(READ)], 1.5),
     "one malformed message of three": ([turn(GARBAGE, *GOOD)], 1 + 2 / 3),
     "a working call where nothing is to be called": ([turn([ok("cd", folder="x")], ANSWER, gold=False)], 2.0),
 }
@@ -79,14 +90,67 @@ FORMAT = {
     "solved, with one malformed message of three": (episode(turn(GARBAGE, *GOOD, passed=True)), 1.5 + 2 / 6),
     "only turns passed in which nothing is to be called": (episode(FREE, FREE, FAIL), 0.5),
     "one turn with gold makes the others count": (episode(FREE, FREE, PASS), 2.0),
+    "solved as a whole, with one error of two": (as_a_whole(READ, [bad("ls")], ANSWER, passed=True), 1.75),
+    "solved as a whole without a call": (as_a_whole(ANSWER, ANSWER, passed=True), 2.0),
+    "not solved as a whole": (as_a_whole(READ, READ, GARBAGE, passed=False), (2 / 3 + 1) / 4),
+    "not solved as a whole without a call": (as_a_whole(ANSWER, ANSWER, passed=False), 0.0),
+    "gold has made one of the calls before": (episode(turn(READ), turn([ok("ls")]), given=[turn(READ)]), 0.25),
+    "gold has failed with a call before": (episode(turn(READ), given=[turn([bad("cat", file="a")])]), 0.5),
+    "nothing": (episode(), 0.0),
 }
 
+HALF = turn(*GOOD, share=0.5, **ONE)
 PROGRESS = {
-    "gold": (episode(PASS, PASS, FREE), 1.0, 1.0),
-    "one turn with gold makes the free turns count": (episode(PASS, FREE, FAIL, FAIL), 0.5, 0.5),
-    "always answering": (episode(turn(ANSWER), FREE, turn(ANSWER), turn(ANSWER)), 0.0, 0.25),
-    "no turns": (episode(), 0.0, 0.0),
+    "gold": (episode(PASS, PASS, FREE), (1.0, 1.0, 1, 1)),
+    "one turn with gold makes the free turns count": (episode(PASS, FREE, FAIL, FAIL), (0.5, 0.5, 0, 0)),
+    "always answering": (episode(turn(ANSWER), FREE, turn(ANSWER), turn(ANSWER)), (0.0, 0.25, 0, 0)),
+    "answering where nothing is to be called": (episode(FREE), (1.0, 1.0, 1, 1)),
+    "half solved, then silent": (episode(PASS, UNREACHED), (0.5, 0.5, 0, 0)),
+    "half of a turn is work": (episode(HALF, FREE), (0.75, 0.75, 0, 0)),
+    "no share of a turn is none": (episode(turn(*GOOD, share=0.0), FREE), (0.0, 0.5, 0, 0)),
+    "passed by the source's rule alone": (episode(turn(*GOOD, passed_official=True)), (0.0, 0.0, 0, 1)),
+    "the source judges the episode": (episode(PASS, facts={"passed_official": False}), (1.0, 1.0, 1, 0)),
+    "solved as a whole": (as_a_whole(*GOOD, passed=True), (1.0, 1.0, 1, 1)),
+    "not solved as a whole": (as_a_whole(*GOOD, passed=False), (0.0, 0.0, 0, 0)),
+    "a quarter of the whole": (as_a_whole(ANSWER, passed=False, components={"episode": 0.25}), (0.25, 0.25, 0, 0)),
+    "never judged": (as_a_whole(ANSWER, passed=True) | {"outcome": None}, (0.0, 0.0, 0, 0)),
+    "no turns": (episode(), (0.0, 0.0, 0, 0)),
 }
+"""`progress`, `progress_raw`, `acc` and `acc_official`."""
+
+MANY, MISSED = [ok("ls")] * 10, [bad("cd", folder="y")]
+SOLVED, CALLED = turn(*GOOD, passed=True, **ONE), turn(MANY[:1], gold=False, passed=True, gold_calls=0)
+DENSE = {
+    "gold": ([SOLVED, PASS], {}, [0, 0.5, 0, 0.5], 0),
+    "two calls too many": ([turn([bad("ls"), *GOOD[0]], MANY[:1], passed=True, **ONE), PASS], {}, [0, 0, 0, 0.5], 2),
+    "a call where gold makes none": ([SOLVED, CALLED], {}, [0, 0.5, 0.25], 1),
+    "a price is a turn's worth at most": ([SOLVED, turn(MANY, **ONE)], {}, [0, 0.5, -0.5], 9),
+    "nothing solved": ([turn(MANY[:1], **ONE), CALLED], {}, [0, -0.25], 1),
+    "a price of all": ([turn(MANY[:2], passed=True, **ONE)], {"price": 1}, [0], 1),
+    "no price": ([turn(MANY, **ONE)], {"price": 0}, [0], 9),
+    "gold's function": ([turn(MISSED, ANSWER, **ONE), PASS], {}, [0, 0.3 / 4, 0, 0.5], 0),
+    "gold's call": ([turn(*GOOD, **ONE), PASS], {}, [0, 0.3 / 2, 0, 0.5], 0),
+    "one call of two": ([turn(*GOOD, **TWO)], {}, [0, 0.3 / 2], 0),
+    "an error beside it": ([turn([*MISSED, *GOOD[0]], **ONE)], {"price": 0}, [0.3 / 2], 1),
+    "both functions among four": ([turn([*MISSED * 3, bad("ls")], **TWO)], {"price": 0}, [0.3 / 4], 2),
+    "no function of gold's": ([turn([ok("pwd")], **ONE)], {}, [0], 0),
+    "calls where gold makes none": ([turn(*GOOD, gold=False, gold_calls=0), PASS], {"price": 0}, [0, 0, 0, 0.5], 1),
+    "all for half": ([turn(MISSED, **ONE)], {"partial": 1}, [0.5], 0),
+    "nothing for half": ([turn(MISSED, **ONE)], {"partial": 0}, [0], 0),
+    "nobody says what gold calls": ([FAIL, PASS], {}, [0, 0, 0, 0.5], 0),
+    "a check's share": ([HALF, UNREACHED], {}, [0, (0.5 + 0.3 / 2) / 2], 0),
+}
+"""Turns, settings, what each message earns, and the calls beyond gold's."""
+
+PRICES = ((None, 0.8), (0, 1), (0.3, 0.4), (1, 0))
+OUTCOME = [({"rule": "priced", "price": price}, False, True, paid) for price, paid in PRICES]
+OUTCOME += [({"rule": rule}, True, False, paid) for rule, paid in (("clean", 1), ("official", 0), ("priced", 0))]
+OUTCOME += [({}, True, False, 1), ({}, False, True, 0), ({"rule": "official"}, False, True, 1)]
+"""Settings, whether it passed and by the source's rule, and the reward of an episode with two needless writes."""
+
+WRONG = {dense: [{name: value} for name in ("partial", "price") for value in (2, -0.5, True, math.nan, "1")]}
+WRONG[outcome] = [{"rule": "priced", "price": value} for value in (2, -0.5, True, math.nan, "1")]
+WRONG[outcome] += [{"price": 0.1}, {"rule": "official", "price": 0}, {"rule": "best"}]
 
 
 def score(reward, record):
@@ -98,10 +162,28 @@ def test_each_episode_is_paid():
         assert score(format_reward, episode(*turns)) == pytest.approx(form / 4), case
     for case, (record, expected) in FORMAT.items():
         assert score(format_reward, record) == pytest.approx(expected), case
-    for case, (record, expected, raw) in PROGRESS.items():
-        assert score(progress_reward, record) == pytest.approx(expected), case
-        assert episode_metrics(record)["progress_raw"] == pytest.approx(raw), case
-        assert score(all_or_nothing, record) == (record["outcome"]["passed"] and expected), case
+    for case, (record, expected) in PROGRESS.items():
+        found = episode_metrics(record)
+        assert tuple(found[name] for name in ("progress", "progress_raw", "acc", "acc_official")) == expected, case
+        assert (score(progress_reward, record), score(all_or_nothing, record)) == (found["progress"], found["acc"]), (
+            case
+        )
+    for case, (turns, given_settings, expected, surplus) in DENSE.items():
+        found = dense.compute_score("bfcl", "", [], {"episode": episode(*turns)}, **given_settings)
+        assert (found["step_scores"], found["surplus"]) == (pytest.approx(expected), surplus), case
+        assert found["score"] == pytest.approx(sum(expected)), case
+    for given_settings, passed, official, expected in OUTCOME:
+        record = episode(outcome={"passed": passed}, facts={"passed_official": official, "needless": ["a", "b"]})
+        found = outcome.compute_score("tau", "", [], {"episode": record}, **given_settings)
+        assert (found["score"], found["needless"]) == (pytest.approx(expected), 2), given_settings
+    assert score(dense, as_a_whole(*GOOD, passed=True)) == score(outcome, episode(PASS)) == 1
+
+
+def test_a_setting_out_of_range_is_refused():
+    for reward, wrong in WRONG.items():
+        for given_settings in wrong:
+            with pytest.raises(ValueError, match="expected"):
+                reward.compute_score("bfcl", "", [], {"episode": episode(PASS)}, **given_settings)
 
 
 CALLS = st.builds(ok, st.sampled_from(["a", "b", GOLD]), st.sampled_from([None, "result"]))
@@ -126,50 +208,15 @@ def test_metrics_count_what_happened_under_the_same_keys_as_floats():
     assert (counts["format_rate"], counts["call_success_rate"]) == (3 / 4, 1 / 2)
     assert (counts["turns"], counts["steps"], counts["calls"]) == (2.0, 4.0, 2.0)
     assert (counts["acc"], counts["acc_official"], counts["stop/max_steps"]) == (0.0, 0.0, 1.0)
-    for reward, record in product((format_reward, progress_reward, dense, all_or_nothing), (episode(), episode(PASS))):
+    assert sum(value for name, value in counts.items() if name.startswith("stop/")) == 1
+    assert sum(episode_metrics(episode()).values()) == 1, "its stop reason, and no rate of nothing"
+    rewards = (format_reward, progress_reward, dense, all_or_nothing, outcome)
+    for reward, record in product(rewards, (episode(), episode(PASS))):
         scores = reward.compute_score("bfcl", "", None, {"episode": record}, extra=1)
-        scores.pop("step_scores", None)  # of `dense`, taken out before verl sees them
+        for own in ("step_scores", "needless"):  # the first is taken out before verl sees it
+            scores.pop(own, None)
         assert tuple(scores) == ("score", *counts)
         assert all(type(value) is float for value in scores.values())
-
-
-def test_a_price_is_paid_for_each_call_beyond_the_number_that_gold_makes_in_its_turn():
-    once = {"has_gold": True, "gold_calls": 1}
-    good = turn(*GOOD, passed=True) | {"facts": once}
-    more = turn([bad("ls"), ok("ls")], *GOOD, passed=True) | {"facts": once}
-    wrong = turn([ok("ls")], ANSWER) | {"facts": once}
-    many = turn([ok("ls")] * 10, ANSWER) | {"facts": once}
-    none = turn([ok("ls")], ANSWER, gold=False, passed=True) | {"facts": {"has_gold": False, "gold_calls": 0}}
-    for turns, surplus, paid in (
-        ([good, wrong], 0, 0.5),
-        ([good, more], 2, 0.5),
-        ([good, none], 1, 0.75),
-        ([wrong, none], 1, -0.25),
-        ([good, many], 9, 0.0),
-        ([PASS, PASS], 0, 1.0),
-    ):
-        scores = dense.compute_score("bfcl", "", [], {"episode": episode(*turns)}, partial=0)
-        assert (scores["surplus"], scores["score"]) == (surplus, pytest.approx(paid))
-    with pytest.raises(ValueError, match="price=2; expected 0 to 1"):
-        dense.compute_score("bfcl", "", [], {"episode": episode(PASS)}, price=2)
-
-
-def test_a_failed_turn_is_paid_for_the_functions_and_calls_of_gold_that_it_has_and_a_solved_one_no_more_than_before():
-    once = {"has_gold": True, "gold_calls": 1, "gold_functions": [GOLD]}
-    twice = once | {"gold_calls": 2, "gold_functions": [GOLD, "ls"]}
-    for messages, facts, share in (
-        ([[bad("cd", folder="y")], ANSWER], once, 0.5),
-        ([[ok("cd", folder="x")], ANSWER], once, 1.0),
-        ([[ok("cd", folder="x")], ANSWER], twice, 0.5),
-        ([[bad("cd", folder="y"), ok("cd", folder="x")], ANSWER], once, 0.5),
-        ([[bad("cd"), bad("cd"), bad("cd"), bad("ls")], ANSWER], twice, 0.25),
-        ([[ok("pwd")], ANSWER], once, 0.0),
-        ([[ok("cd", folder="x")], ANSWER], {"has_gold": False, "gold_calls": 0, "gold_functions": []}, 0.0),
-    ):
-        failed = episode(turn(*messages) | {"facts": facts}, PASS)
-        scores = dense.compute_score("bfcl", "", [], {"episode": failed}, price=0)
-        assert scores["score"] == pytest.approx(scores["progress"] + 0.3 * share / 2), messages
-    assert score(dense, episode(PASS, PASS)) == 1.0
 
 
 def test_the_stop_reasons_are_those_of_the_conversation():

@@ -1,6 +1,5 @@
 """Checkpoints on the disk: whole or not, which one a start goes on from, when a stage ends, and what it hands on."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 from safetensors.torch import save_file
+from support.runs import write_metrics
 from support.stages import config_of, save
 
 from recipe.stage import end as ends
@@ -38,9 +38,11 @@ def flip(path: Path) -> None:
 
 
 def test_old_checkpoints_go_whichever_start_wrote_them_and_never_the_newest(tmp_path):
-    starts_of = [((1, 2, 3, 4), 4, [3, 4]), ((12, 1, 2, 3), 3, [2, 3, 12]), ((10, 11, 5), 5, [5, 10, 11])]
-    for number, (steps, tracked, kept) in enumerate(starts_of):
-        config = config_of(tmp_path / str(number))
+    for number, (steps, tracked, keep, kept) in enumerate(
+        [((1, 2, 3, 4), 4, 2, [3, 4]), ((12, 1, 2, 3), 3, 2, [2, 3, 12]), ((10, 11, 5), 5, 2, [5, 10, 11])]
+        + [((1, 2, 3, 4), 4, 1, [4]), ((1, 2, 3, 4), 4, None, [1, 2, 3, 4])]
+    ):
+        config = config_of(tmp_path / str(number), trainer__max_actor_ckpt_to_keep=keep)
         for step in steps:
             save(config, step)
         checkpoints = Path(config.trainer.default_local_dir)
@@ -71,22 +73,42 @@ def test_a_gate_makes_the_next_step_the_last_after_a_kill_too_and_that_counts_as
     config = config_of(tmp_path, stage__gate=LEAVE)
     end = StageEnd(config, planned=20, done=0)
     assert [end(step, {"m": value}) for step, value in enumerate((0.5, 1.0, 1.2, 0.0), 1)] == [20, 20, 4, 4]
+    late = StageEnd(config_of(tmp_path / "late", stage__gate=LEAVE), planned=3, done=0)
+    assert [late(step, {"m": 1.0}) for step in (1, 2, 3)] == [3, 3, 3]
+    target = state.look(tmp_path / "late" / "stage").target
+    assert target and target.reason is None, "the gate changes nothing there"
     assert "GATE left at step 4 of 20" in capsys.readouterr().out
     save(config, 4)
     assert ends.at_target(config)
     done = ends.finish(config)
     assert done.gate == Verdict(passed=True, stops=False, text=str(done.reason))
     assert (done.global_step, done.target) == (4, 20)
-    metrics = tmp_path / "stage" / "metrics"
-    metrics.mkdir(parents=True)
-    lines = [json.dumps({"step": step, "data": {"m": 1.0}}) for step in (1, 2, 3)]
-    (metrics / "1.jsonl").write_text("\n".join(lines))
+    write_metrics(tmp_path, "stage", "1.jsonl", [(step, {"m": 1.0}) for step in (1, 2, 3)])
     assert [StageEnd(config, planned=20, done=done).last for done in (1, 2)] == [20, 3]
+
+
+def test_a_stage_is_judged_by_the_steps_up_to_its_last(tmp_path):
+    for number, (gate, *expected) in enumerate(
+        [({"kind": "minimum", "value": 0.5}, True, False), ({"kind": "minimum", "value": 0.6}, False, True)]
+        + [({"value": 0.5}, True, False), ({"value": 0.6}, False, False)]
+        + [({"value": 0.6, "required": True}, False, True), ({"value": 0.5, "required": True}, True, False)]
+    ):
+        config = config_of(tmp_path / str(number), stage__gate={**LEAVE, **gate})
+        steps = [(step, {"m": value}) for step, value in enumerate((0.9, 0.4, 0.6, 5.0), 1)]
+        write_metrics(tmp_path / str(number), "stage", "1.jsonl", steps)
+        save(config, 3)
+        ends.note_target(config, 3, 3)
+        verdict = ends.finish(config).gate
+        assert verdict and [verdict.passed, verdict.stops] == expected, gate
 
 
 def test_the_best_validated_checkpoint_is_handed_on_with_the_metric_by_which_it_was_chosen(tmp_path):
     config = config_of(tmp_path, stage__handover="best")
-    trained(config, 0.2, 0.7, 0.5, float("nan"))
+    trained(config, 0.2, 0.7, 0.7, 0.5, float("nan"))
+    end = StageEnd(config, planned=9, done=5)
+    end(6, {"val_dev/score": 0.9})  # of which nothing was saved
+    assert end.keep_best(2, 0.6) and not end.keep_best(3, 0.6), "a step that is validated again counts anew"
+    assert end.keep_best(2, 0.7)
     done = ends.finish(config)
     assert (done.model_step, done.best and done.best.value) == (2, 0.7)
     found = state.look(tmp_path / "stage")
@@ -118,13 +140,16 @@ def test_a_model_that_is_not_what_it_says_is_not_handed_on(tmp_path):
 
 
 def test_a_best_model_of_a_training_that_is_not_continued_or_by_another_metric_is_forgotten(tmp_path):
-    for metric, done in (("val_dev/score", 0), ("val_dev/acc", 1)):
-        config = config_of(tmp_path / str(done), stage__handover="best")
+    for number, (metric, done, handover, stays) in enumerate(
+        [("val_dev/score", 0, "best", False), ("val_dev/acc", 1, "best", False)]
+        + [("val_dev/score", 1, "best", True), ("val_dev/acc", 1, "last", True)]
+    ):
+        config = config_of(tmp_path / str(number), stage__handover="best")
         trained(config, 0.9)
         assert (best := state.look(Path(config.paths.stage)).best) and best.step == 1
-        config.stage.handover_metric = metric
+        config.stage.update({"handover_metric": metric, "handover": handover})
         StageEnd(config, planned=4, done=done)
-        assert state.look(Path(config.paths.stage)).best is None
+        assert state.look(Path(config.paths.stage)).best == (best if stays else None)
 
 
 def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tmp_path):
@@ -142,20 +167,24 @@ def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tm
 
 def test_what_would_save_or_end_otherwise_is_a_problem(tmp_path):
     minimum, checkpoint = {"kind": "minimum", "value": 1, "metric": "val_dev/acc"}, "actor_rollout_ref.actor.checkpoint"
-    wrong: list[dict[str, Any]] = [
-        {"trainer.max_actor_ckpt_to_keep": 1},
-        {"critic.enable": True, "trainer.max_critic_ckpt_to_keep": 1},
-        {"stage.handover": "best", "trainer.test_freq": -1},
-        {"stage.handover": "best", "trainer.test_freq": 4, "trainer.save_freq": 6},
-        {f"{checkpoint}.save_contents": ["hf_model"]},
-        {f"{checkpoint}.async_save": True},
-        {"stage.gate": minimum, "trainer.test_freq": -1},
+    every, best, keep = "trainer.test_freq", {"stage.handover": "best"}, "trainer.max_actor_ckpt_to_keep"
+    critic = "trainer.max_critic_ckpt_to_keep"
+    fine: list[dict[str, Any]] = [
+        *({}, best, {**best, every: 2, "trainer.save_freq": 4}, {"critic.enable": True, critic: 2}),
+        *({"critic.enable": False, critic: 1}, {"stage.gate": {**minimum, "metric": "m"}, every: -1}),
+        *({"trainer.save_freq": -1, keep: 1}, {"trainer.save_freq": 0, keep: 1}),
     ]
-    for changes in ({}, *wrong):
+    wrong: list[dict[str, Any]] = [
+        *({keep: 1}, {"critic.enable": True, critic: 1}, {"trainer.remove_previous_ckpt_in_save": True}),
+        *({**best, every: -1}, {**best, every: 0}, {**best, every: 4, "trainer.save_freq": 6}),
+        *({f"{checkpoint}.save_contents": ["hf_model"]}, {f"{checkpoint}.async_save": True}),
+        {"stage.gate": minimum, every: -1},
+    ]
+    for changes in [*fine, *wrong]:
         config = config_of(tmp_path)
         for key, value in changes.items():
             OmegaConf.update(config, key, value, force_add=True)
-        assert len([*ends.problems(config)]) == bool(changes), changes
+        assert len([*ends.problems(config)]) == (changes in wrong), changes
 
 
 def test_a_start_goes_on_from_the_newest_checkpoint_whose_last_file_is_there_and_ends_lines_that_were_cut(tmp_path):
@@ -183,10 +212,13 @@ def test_a_start_goes_on_from_the_newest_checkpoint_whose_last_file_is_there_and
     assert not tracker.exists() and not state.resumes(config)
 
 
-def test_in_a_cluster_nothing_is_removed_that_another_node_may_have_the_rest_of(tmp_path):
+def test_what_is_a_link_or_what_another_node_may_have_the_rest_of_is_set_aside(tmp_path):
     folder = save(config_of(tmp_path), 2, noted=False)
     (folder / "data.pt").unlink()
-    assert "set aside" in state.go_back(folder.parent, alone=False)[0] and list(folder.parent.iterdir())
+    folder.with_name("global_step_3").symlink_to(tmp_path)
+    assert ["set aside" in line for line in state.go_back(folder.parent)] == [True, False, False]
+    folder.mkdir()
+    assert "set aside" in state.go_back(folder.parent, alone=False)[0] and len([*folder.parent.iterdir()]) == 2
 
 
 @pytest.mark.parametrize("handover", ["last", "best"])
@@ -213,3 +245,9 @@ def test_a_checkpoint_is_known_by_its_whole_name_and_a_tracker_by_its_number(tmp
     for content in (b"", b"-4", b"1.5", b"\xff", b"9" * 10_000):
         (folder / state.TRACKER).write_bytes(content)
         assert state.latest(folder) == 0, content
+
+
+def test_in_a_cluster_nothing_is_removed_that_another_node_may_have_the_rest_of(tmp_path):
+    folder = save(config_of(tmp_path), 2, noted=False)
+    (folder / "data.pt").unlink()
+    assert "set aside" in state.go_back(folder.parent, alone=False)[0] and list(folder.parent.iterdir())

@@ -43,17 +43,14 @@ from verl.workers.engine.base import EngineRegistry
 from recipe.stage.export import export
 
 fp32 = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
-ids = torch.arange(40).reshape(2, 20)
+engine_config = FSDPEngineConfig(strategy="fsdp2", dtype="float32", mixed_precision=fp32, use_torch_compile=False)
+parts = {"engine_config": engine_config, "optimizer_config": FSDPOptimizerConfig(lr=1e-3, total_training_steps=1)}
+parts["checkpoint_config"] = CheckpointConfig(save_contents=["model", "optimizer", "extra", "hf_model"])
+ids, sdpa = torch.arange(40).reshape(2, 20), {"attn_implementation": "sdpa"}
+plain = {"use_remove_padding": False, "enable_gradient_checkpointing": False, "override_config": sdpa}
 for folder, start, lora in eval(sys.argv[1]):
-    model = HFModelConfig(path=start, use_remove_padding=False, enable_gradient_checkpointing=False,
-                          override_config={"attn_implementation": "sdpa"}, **lora)
-    engine = EngineRegistry.new(
-        model_type="language_model", backend="fsdp2", model_config=model,
-        engine_config=FSDPEngineConfig(
-            strategy="fsdp2", dtype="float32", mixed_precision=fp32, use_torch_compile=False),
-        optimizer_config=FSDPOptimizerConfig(lr=1e-3, total_training_steps=1),
-        checkpoint_config=CheckpointConfig(save_contents=["model", "optimizer", "extra", "hf_model"]),
-    )
+    model = HFModelConfig(path=start, **plain, **lora)
+    engine = EngineRegistry.new(model_type="language_model", backend="fsdp2", model_config=model, **parts)
     engine.initialize()
     module = engine.module.eval()
     torch.manual_seed(1)

@@ -8,6 +8,7 @@ from recipe.files import PreflightError
 from recipe.stage.gates import Gate, check_logged, values_until
 
 PLATEAU = {"kind": "plateau", "value": None, "window": 1, "patience": 3, "min_delta": 0.01}
+OVER, MINIMUM = PLATEAU | {"value": 0.5}, {"kind": "minimum", "value": 0.5}
 RISING, FLAT = [0.1, 0.2, 0.3], [0.3, 0.305, 0.29]
 
 
@@ -18,31 +19,25 @@ def gate(**settings) -> Gate:
 
 
 def test_a_stage_is_left_at_its_value_or_on_its_plateau() -> None:
-    for settings, values, leaves in (
-        ({}, [1.0, 2.0, 2.0], False),
-        ({}, [1.0, 1.9, 1.7, 1.8], True),
-        ({}, [2.0, 2.0], False),
-        (PLATEAU, RISING + FLAT[:2], False),
-        (PLATEAU, RISING + FLAT, True),
-        (PLATEAU, [*RISING, *FLAT, 0.4], False),
-        ({**PLATEAU, "value": 0.5}, [0.1] * 20, False),
-        ({**PLATEAU, "value": 0.5}, [0.6] * 20, True),
-        ({"kind": "minimum", "value": 0.5}, [1.0] * 10, False),
-        (PLATEAU, [nan] * 20, False),
-        (PLATEAU, [nan, 0.2, *FLAT, 0.3], True),
-        ({}, [2.0, nan, 2.0], False),
-    ):
-        assert (gate(**settings).reason_to_leave(values) is not None) is leaves, (settings, values)
+    left = [({}, [1.0, 1.9, 1.7, 1.8]), (PLATEAU, RISING + FLAT), (PLATEAU, [nan, 0.2, *FLAT, 0.3]), (OVER, [0.6] * 20)]
+    left += [({**PLATEAU, "min_delta": 0.25}, [0.0, 0.25, 0.25, 0.25])]
+    left += [({**PLATEAU, "min_delta": 0, "patience": 1}, [0.3, 0.3])]
+    stays = [({}, [1.0, 2.0, 2.0]), ({}, [2.0, 2.0]), ({}, [2.0, nan, 2.0]), (PLATEAU, RISING + FLAT[:2])]
+    stays += [(PLATEAU, [*RISING, *FLAT, 0.4]), (PLATEAU, [nan] * 20), (OVER, [0.1] * 20), (MINIMUM, [1.0] * 10)]
+    for settings, values in [*left, *stays]:
+        reason = gate(**settings).reason_to_leave(values)
+        assert (reason is not None) is ((settings, values) in left), (settings, values)
+    assert Gate.parse({"kind": "plateau"}) == Gate("plateau", "critic/score/mean", None, 5, 20, 0.01, False)
+    assert Gate.parse(None) is None
 
 
 def test_a_stage_passes_by_the_mean_of_its_last_values_and_stops_where_that_is_asked_for() -> None:
-    minimum = gate(kind="minimum", value=0.5)
-    assert minimum.judge([0.4, 0.5, 0.6])[0] and not minimum.judge([0.4, 0.4, 0.4])[0] and not minimum.judge([2.0])[0]
-    assert not gate(**PLATEAU | {"value": 0.5}).judge([0.1] * 20)[0] and not gate().judge([1.0] * 5)[0]
-    assert not any(
-        gate(**one).judge([2.0, nan])[0] for one in (PLATEAU, {"kind": "minimum", "window": 1}, {"window": 2})
-    )
-    assert minimum.stops and gate(required=True).stops and not gate().stops
+    passed = [(MINIMUM, [0.4, 0.5, 0.6]), (PLATEAU, [0.1]), (PLATEAU, [])]
+    failed = [(MINIMUM, [0.4, 0.4, 0.4]), (MINIMUM, [2.0]), ({}, [1.0] * 5), (OVER, []), (OVER, [0.1] * 20)]
+    failed += [({**MINIMUM, "window": 1}, [2.0, nan]), ({"window": 2}, [2.0, nan]), (PLATEAU, [2.0, nan])]
+    for settings, values in [*passed, *failed]:
+        assert gate(**settings).judge(values)[0] is ((settings, values) in passed), (settings, values)
+    assert gate(**MINIMUM).stops and gate(required=True).stops and not gate().stops
 
 
 def test_a_gate_that_cannot_work_says_what_to_change() -> None:
@@ -51,12 +46,16 @@ def test_a_gate_that_cannot_work_says_what_to_change() -> None:
         "stage.gate.value": {"kind": "minimum", "value": None},
         "stage.gate.windw is not known": {"kind": "minimum", "value": 1, "windw": 2},
         "stage.gate.window=0": {"kind": "plateau", "window": 0},
+        "stage.gate.patience=0": {"kind": "plateau", "patience": 0},
+        "stage.gate.min_delta=-0.5": {"kind": "plateau", "min_delta": -0.5},
+        "stage.gate.metric": {"kind": "plateau", "metric": ""},
     }.items():
         with pytest.raises(PreflightError, match=message):
             Gate.parse(setting)
     with pytest.raises(PreflightError, match="critic/score/mean"):
         check_logged("stage.gate.metric", "critic/scores/mean", {"critic/score/mean": 1.0})
-    check_logged("stage.gate.metric", "val/progress", {"critic/score/mean": 1.0})  # a step without validation
+    for metric in ("val/progress", "critic/score/mean"):  # the first one in a step without validation
+        check_logged("stage.gate.metric", metric, {"critic/score/mean": 1.0, "critic/score/max": 1.0})
 
 
 def test_a_resumed_stage_counts_the_steps_before_its_checkpoint_and_no_later_ones() -> None:

@@ -67,7 +67,7 @@ def test_starting_over_sets_everything_aside_loses_nothing_and_is_not_undone_by_
     assert [start and start.model for start in models] == ["/a", "/b"]
 
 
-def test_a_folder_of_checkpoints_elsewhere_keeps_what_is_not_ours(tmp_path):
+def test_a_folder_of_checkpoints_elsewhere_keeps_what_is_not_ours_and_a_link_to_a_disk_is_set_aside(tmp_path):
     disk = tmp_path / "disk"
     config = config_of(tmp_path, trainer__default_local_dir=str(disk))
     note(config)
@@ -79,17 +79,14 @@ def test_a_folder_of_checkpoints_elsewhere_keeps_what_is_not_ours(tmp_path):
     assert sorted(path.name for path in disk.iterdir()) == ["aside", "global_step_5.bak", "notes.txt"]
     kept = sorted(path.name for path in (disk / "aside" / "stage").iterdir())
     assert kept == ["global_step_5", state.TRACKER]
-
-
-def test_a_link_to_a_larger_disk_is_set_aside_with_what_is_behind_it(tmp_path):
-    disk, over = tmp_path / "disk", of_model(tmp_path, mode="disable")
-    link = Path(over.trainer.default_local_dir)
-    disk.mkdir()
-    link.parent.mkdir()
+    over = of_model(tmp_path / "other", mode="disable")
+    (link := Path(over.trainer.default_local_dir)).parent.mkdir(parents=True)
     link.symlink_to(disk)
     save(over, 5)
     assert len(starts.start_over(over)) == 1
-    assert sorted(state.step_folders(tmp_path / "aside" / "stage" / "checkpoints")) == [5] and not link.exists()
+    assert (
+        sorted(state.step_folders(tmp_path / "other" / "aside" / "stage" / "checkpoints")) == [5] and not link.exists()
+    )
 
 
 def test_another_start_or_one_of_a_model_that_it_sets_aside_is_refused_before_anything_changes(finished, tmp_path):

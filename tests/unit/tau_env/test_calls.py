@@ -119,20 +119,39 @@ def test_no_call_raises_and_one_that_failed_changes_nothing(domain: Any, data: s
 
 
 def test_texts_that_grow_are_cut() -> None:
-    echoed = opened(telecom).call(Call("check_app_status", {"app_name": "x" * 45_000}), "user")
-    assert echoed.error == ErrorKind.RESULT and echoed.text.endswith("[cut: the result has 45031 characters]")
-    desk, reservations = opened(AIRLINE), AIRLINE.base().tables["reservations"]
-    cancel = Call("cancel_reservation", {"reservation_id": next(iter(reservations))})
-    while (result := desk.call(cancel, "agent")).error is None:
-        assert len(result.text) < 50_000
-    assert result.error == ErrorKind.LIMIT
+    for length, cut in ((19_969, ""), (19_970, " [cut: the result has 20001 characters]")):
+        echoed = opened(telecom).call(Call("check_app_status", {"app_name": "x" * length}), "user")
+        assert echoed.error == ErrorKind.RESULT and echoed.text[20_000:] == cut and "on this phone" in echoed.text
+    desk, users = opened(AIRLINE), AIRLINE.base().tables["users"]
+    for one in AIRLINE.base().tables["reservations"].values():
+        cards = [key for key in users[one["user_id"]]["payment_methods"] if key.startswith("credit")]
+        if cards and len(one["payment_history"]) == 1:
+            break
+    about = {"reservation_id": one["reservation_id"]}
+    paid = [{**about, "payment_id": cards[0], "total_baggages": 0, "nonfree_baggages": 9 + bag} for bag in range(489)]
+    for name, calls in (("cancel_reservation", [about] * 10), ("update_reservation_baggages", paid)):  # 512 and 1,000
+        errors = [desk.call(Call(name, arguments), "agent").error for arguments in calls]
+        assert errors == [None] * (len(calls) - 1) + [ErrorKind.LIMIT]
+    person = dict.fromkeys(("first_name", "last_name", "dob"), "x")
+    found = ErrorKind.RESULT, ErrorKind.LIMIT, ErrorKind.BAD_ARGUMENTS
+    for people, kind in zip(([person] * 200, [person] * 201, [{**person, "dob": "\ud800"}]), found, strict=True):
+        call = Call("update_reservation_passengers", {**about, "passengers": people})
+        assert desk.call(call, "agent").error == kind
 
 
 def test_the_calculator_rounds_to_two_places_and_refuses_what_would_grow() -> None:
     values = {"2 + 2": "4.0", "2.675*1": "2.67", "(13.5-2)*3/7": "4.93", "7//2": "3.0", "9" * 320 + ".0": "inf"}
+    values |= {
+        "  -3 - +1.005": "-4.0",
+        "8 / 4 * 2 - 10 // 4": "2.0",
+        "-(2 - 5) * -2": "-6.0",
+        "1+" * 499 + "10": "509.0",
+    }
     assert {expression: calculate(None, expression) for expression in values} == values
-    with pytest.raises(Refused, match="Invalid expression: "):
-        calculate(None, "(" * 400)
+    for expression in ("(" * 400, "1 / 0", "a", "", "1,2", "(1)(2)", "1" * MAX_CHARS):
+        with pytest.raises(Refused, match="[Ii]nvalid|Cannot") as refused:
+            calculate(None, expression)
+        assert refused.value.kind == ErrorKind.RESULT
     for expression in ("9**9**9**9", "1" * (MAX_CHARS + 1), "-" * 50_000 + "1"):
         with pytest.raises(Overfull):
             calculate(None, expression)

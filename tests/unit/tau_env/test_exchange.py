@@ -1,32 +1,30 @@
 """tau's tasks as conversations: alone with a ticket, with a user who is asked, and how each of them ends."""
 
 import copy
+import hashlib
+import json
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from support.single_turn import _inside
 
+import tau_env
 from interaction import Conversation, StopReason, get_protocol
 from interaction.call import Call
-from interaction.environment import Task, UserWords, load_tasks
-from interaction.gold import play_gold
+from interaction.environment import AskUser, Task, UserWords, load_tasks
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault
 from rewards.outcome import compute_score
+from tau_env import audit, tasks
 from tau_env.environment import SILENT
-from tau_env.exchange import STOP, written
+from tau_env.exchange import CLOSE, OPEN, STOP, instructions, written
+from tau_env.shop import OWNED
 from tau_env.tasks import DOMAINS
-from tau_env.verdict import needless
-
-PROTOCOL = get_protocol("think_xml", docs="signature")
-SHORT = {"environments": {"tau": {"policy": "none"}}, "max_steps_per_turn": 40}
-
-TASKS, DATA_OFF = load_tasks("tau"), "telecom_solo/[mobile_data_issue]data_mode_off["
-
-
-def one(start: str) -> Any:
-    """The first task whose id begins so."""
-    return next(task for name, task in TASKS.items() if name.startswith(start))
+from tau_env.verdict import gold_state, needless
 
 
 def played(task: Task, *messages: Call | str) -> EpisodeRecord:
@@ -40,14 +38,218 @@ def played(task: Task, *messages: Call | str) -> EpisodeRecord:
         return conversation.record()
 
 
-def test_gold_passes_officially_and_cleanly_and_the_expert_looks_first() -> None:
-    for task in [*TASKS.values()][::46]:
-        for shown in ("gold", "expert") if task.mode == "solo" else ("gold",):
-            _, record = play_gold(replace(task, shown=shown), PROTOCOL, **SHORT)
-            assert record.outcome is not None and record.outcome.passed, (task.id, record.outcome, record.fault)
-            assert record.facts["passed_official"] and record.facts["clean"] and not record.facts["needless"], task.id
-            if shown == "expert":
-                assert record.turns[0].steps[0].calls[0].name == "check_network_status", task.id
+TASKS, DATA_OFF = load_tasks("tau"), "telecom_solo/[mobile_data_issue]data_mode_off["
+
+
+PROTOCOL = get_protocol("think_xml", docs="signature")
+SHORT = {"environments": {"tau": {"policy": "none"}}, "max_steps_per_turn": 40}
+
+TASKS = load_tasks("tau")
+
+
+def one(start: str) -> Any:
+    """The first task whose id begins so."""
+    return next(task for name, task in TASKS.items() if name.startswith(start))
+
+
+# What was recorded: hashes of what the tasks are, of what everybody is told, and of conversations with faults.
+
+
+def recorded(name: str, found: Any) -> None:
+    whole = hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+    assert json.loads(Path(__file__).with_name("conversations_recorded.json").read_text())[name] == whole
+
+
+def nearly(domain: Any, count: int) -> Iterator[Any]:
+    """What a shop says to calls that are gold or nearly so, each twice, and what they leave."""
+    rng, base = Random(count), domain.base().tables
+    days = [*base.get("days", ())][::99]
+    known: dict[str, list[Any]] = {"flight_number": [day[:6] for day in days], "date": [day[7:] for day in days]}
+    known["new_item_ids"] = [[item] for one in base.get("products", {}).values() for item in one["variants"]]
+    keys = {doc["name"]: doc["parameters"]["properties"] for doc in domain.functions("agent")}
+    for _ in range(count):
+        database, said = domain.open(domain.load_tasks()[0]), []
+        for task in rng.sample(domain.load_tasks(), 2):
+            user = base["users"].get(domain.user_of(task), {"payment_methods": ["none"]})
+            own = {key: user.get(table) for key, table in OWNED.items()} | {"user_id": [domain.user_of(task), "none"]}
+            own |= dict.fromkeys(("payment_id", "payment_method_id"), [*user["payment_methods"]])
+            for call in [action.call for action in task.gold] * 2:
+                given = copy.deepcopy(call.arguments)
+                for key in rng.sample([*given], min(len(given), rng.choice((0, 0, 1, 1, 2)))):
+                    known.setdefault(key, []).append(given[key])
+                    pool = rng.choice([own.get(key) or known[key], known[key], [*given.values()]])
+                    given[key] = rng.choice(pool) if rng.random() < 0.6 else _inside(rng, given[key])
+                name = call.name if rng.random() < 0.8 else rng.choice([*keys])
+                given |= {key: rng.choice(known.get(key, ["none"])) for key in {**keys[name]} if key not in given}
+                given = {key: value for key, value in given.items() if key in keys[name] or rng.random() < 0.01}
+                result = database.call(Call(name, given), "agent")
+                said.append((result.error, result.text))
+        yield said, database.digest(), len(database.written), database.differences(domain.open(task))
+
+
+def test_shops_say_and_leave_what_was_recorded_of_calls_that_are_nearly_gold() -> None:
+    for name in ("retail", "airline"):
+        recorded(f"{name} calls", [*nearly(DOMAINS[name], 400)])
+
+
+WORDS = (
+    *(
+        "",
+        " ",
+        "Hm?",
+        "My line is 555-123-2002.",
+        STOP,
+        "Bye ###TRANSFER###",
+        OPEN,
+        f"{OPEN}[]{CLOSE}",
+        f"{OPEN}{{{CLOSE}",
+    ),
+    *(
+        f'{OPEN}{{"name": {name}, "arguments": {given}}}{CLOSE}'
+        for name, given in (("3", "{}"), ('"toggle_data"', "[1]"))
+    ),
+    *(f"{OPEN}{'[' * 10_000}", f"{OPEN}__import__('os').system('true'){CLOSE}"),
+    f'{OPEN}{{"name": "get_customer_by_id", "arguments": {{"customer_id": "C1001"}}}}{CLOSE}',
+)
+DEVICE = (Call("toggle_data", {}), Call("check_status_bar", {}), Call("no", {}), Call("reboot_device", {}))
+ACTS: tuple[Call | str, ...] = (
+    *("Hm.", "", "I cannot do that.", Call("no", {}), Call("done", {}), audit.TRANSFER, Call("toggle_data", {})),
+    *(Call("connect_vpn", {}), Call("check_vpn_status", {})),
+    *(call for _, call in audit.FIXES),
+    *(Call(name, {"user_id": "mia_li_3668", "amount": 5}) for name in ("get_user_details", "send_certificate")),
+)
+
+
+def faulty(task: Any, number: int) -> Iterator[Any]:
+    """All that an attempt gives to gold in which sometimes something is said or done beside it, or left out."""
+    rng = Random(number)
+    gold = [item for item in task.gold() if rng.random() < 0.97]
+    users = [item.text for item in gold if isinstance(item, UserWords)]
+    agents = [item for item in gold if not isinstance(item, UserWords)]
+    attempt = task.open(policy="none", one_thing_a_message=number % 2 == 0, show_functions=number % 3 == 0)
+    given: Any = attempt.begin()
+    while given is not None and attempt.over is None:
+        yield given, attempt.verdicts()
+        noise, heard = rng.random() < 0.2, " #W".join(["See", *task.task.communicate])
+        if isinstance(given, AskUser):
+            if not (users or noise):
+                break
+            beside = rng.choice([*WORDS, *(rng.choice(["", "I do. "]) + written(call) for call in DEVICE)])
+            try:
+                given = attempt.hear(beside if noise else users.pop(0))
+            except UserFault as fault:
+                yield str(fault)
+        elif not (agents or noise):
+            break
+        else:
+            act = rng.choice([*ACTS, heard]) if noise else agents[0].calls or agents[0].answer
+            agents = agents[not noise :]
+            if isinstance(act, str):
+                given = attempt.answer(act)
+            else:
+                attempt.beside(rng.choice(["", "It is #W10.", " ".join(task.task.communicate)]))
+                yield [attempt.call(call) for call in (act if isinstance(act, tuple) else [act])]
+    yield attempt.over, attempt.verdicts()
+
+
+def test_conversations_with_faults_are_answered_and_judged_as_recorded() -> None:
+    some = [*TASKS.values()][::17]
+    recorded("conversations", [[*faulty(task, number)] for number, task in enumerate(some * 2)])
+
+
+def test_tasks_what_they_show_and_what_each_side_is_told_are_as_recorded() -> None:
+    for name, domain in DOMAINS.items():
+        those = domain.load_tasks()
+        recorded(f"{name} tasks", [(task, [*domain.needed(task)]) for task in those])
+        told = [domain.policy(kind, solo) for kind in ("full", "workflow", "none") for solo in (True, False)]
+        recorded(f"{name} told", [told, sorted(domain.WRITES), [instructions(domain, task) for task in those[::50]]])
+        around = [(gold_state(domain, task), domain.open(task)) for task in those[::7]]
+        recorded(f"{name} differences", [(one.differences(other), other.differences(one)) for one, other in around])
+    solo = [task for task in TASKS.values() if task.mode == "solo"][::7]
+    recorded("expert", [[*replace(task, shown="expert").gold()] for task in solo])
+    recorded("policies", [[play(task) for play in audit.AUDIT_POLICIES.values()] for task in solo])
+    recorded("known", sorted(audit.known().items()))
+    for by in ("faults", "size", "official"):
+        placed = [(task.id, task.cluster, task.part, task.category) for task in tasks.load_tasks(by)]
+        files = tasks.data_sets(tiny=by == "size", options={"split": by}).items()
+        held = [(name, one.kind, one.max_result_chars, [(t.id, t.shown) for t in one.tasks]) for name, one in files]
+        recorded(by, (placed, held, tau_env.turn_policy({"split": by, "one_thing_a_message": by == "size"})))
+
+
+# A user who is asked.
+
+
+class Talk:
+    """A conversation with a user; `shown` is what its model was shown last."""
+
+    def __init__(self, task: Task) -> None:
+        self.conversation = Conversation(task, PROTOCOL, **SHORT)
+        self._note(self.conversation.begin())
+
+    def _note(self, reply: Any) -> Any:
+        if reply.ask is not None:
+            self.shown = "\n".join(message["content"] for message in reply.ask.messages)
+        return reply
+
+    def say(self, words: str) -> Any:
+        return self._note(self.conversation.hear(words))
+
+    def answer(self, text: str) -> Any:
+        return self._note(self.conversation.reply(PROTOCOL.render_answer("t", text)))
+
+
+def asked(answer: str) -> Talk:
+    """A user whose problem the agent answers."""
+    now = Talk(one("telecom/[mobile_data_issue]data_mode_off["))
+    reply = now.say("My data does not work.")
+    assert reply.messages[1]["content"] == "My data does not work."
+    assert "toggle_data" not in reply.messages[0]["content"]  # the device is the user's
+    now.answer(answer)
+    return now
+
+
+def test_a_user_who_spoke_beside_a_call_may_be_silent_and_one_who_did_not_is_asked_in_other_words() -> None:
+    call = written(Call("toggle_data", {}))
+    for words, then, heard in ((f"I will. {call}", "", "I will."), (call[:-3], "Hm?", "Hm?"), (call, "On.", "On.")):
+        now = asked("Hm.")
+        now.say(words)
+        before = now.shown
+        assert not then or (now.say("").ask is not None and now.shown != before)
+        assert [message["content"] for message in now.say(then).messages] == [heard]
+        assert now.answer("Good.").ask is not None and SILENT not in now.shown
+    assert asked("Hm.").say(f"Bye. {call} ###STOP###").ask is not None, "the call is made first"
+    assert all(now.say("").ask is not None for _ in range(3))
+    with pytest.raises(UserFault, match="said nothing, 4 times"):
+        now.say("")
+
+
+def test_a_user_that_never_stops_calling_is_told_so_and_then_a_fault_of_the_user() -> None:
+    now = asked("Please check everything.")
+    for _ in range(10):
+        assert now.say(written(Call("check_status_bar", {}))).ask is not None
+    assert "Status Bar" in now.shown.split("<tool_response>")[-1]
+    for _ in range(3):
+        assert now.say(written(Call("toggle_data", {}))).ask is not None
+    assert "Tell the agent" in now.shown and now.conversation.record().facts["writes"] == 0
+    with pytest.raises(UserFault, match="in a row"):
+        now.say(written(Call("check_status_bar", {})))
+
+
+def test_the_same_write_in_another_form_is_the_needed_one() -> None:
+    task = one("telecom_solo/[mms_issue]bad_network_pref")
+    calls = [call for item in task.gold() for call in item.calls]
+    for mode in ("4g_5g_preferred", "3g_only"):
+        chosen = [Call(call.name, {"mode": mode}) if "mode" in call.arguments else call for call in calls]
+        attempt = task.open(policy="none")
+        attempt.begin()
+        assert [attempt.call(call).error for call in chosen] == [None] * len(chosen)
+        assert attempt.verdicts().facts["clean"], mode
+    for retail in DOMAINS["retail"].load_tasks():
+        for _, call in (swapped := copy.deepcopy([*DOMAINS["retail"].needed(retail)])):
+            for value in call.arguments.values():
+                if isinstance(value, list):
+                    value.reverse()
+        assert needless(DOMAINS["retail"], retail, swapped) == (), retail.number
 
 
 def test_an_episode_alone_ends_with_done_or_a_transfer_and_words_to_nobody_do_not_pass() -> None:
@@ -105,38 +307,6 @@ def test_words_beside_a_call_and_numbers_within_others_count_officially_alone() 
         assert record.facts["passed_official"] and record.turns[0].difference, task.id
 
 
-# A user who is asked.
-
-
-class Talk:
-    """A conversation with a user; `shown` is what its model was shown last."""
-
-    def __init__(self, task: Task) -> None:
-        self.conversation = Conversation(task, PROTOCOL, **SHORT)
-        self._note(self.conversation.begin())
-
-    def _note(self, reply: Any) -> Any:
-        if reply.ask is not None:
-            self.shown = "\n".join(message["content"] for message in reply.ask.messages)
-        return reply
-
-    def say(self, words: str) -> Any:
-        return self._note(self.conversation.hear(words))
-
-    def answer(self, text: str) -> Any:
-        return self._note(self.conversation.reply(PROTOCOL.render_answer("t", text)))
-
-
-def asked(answer: str) -> Talk:
-    """A user whose problem the agent answers."""
-    now = Talk(one("telecom/[mobile_data_issue]data_mode_off["))
-    reply = now.say("My data does not work.")
-    assert reply.messages[1]["content"] == "My data does not work."
-    assert "toggle_data" not in reply.messages[0]["content"]  # the device is the user's
-    now.answer(answer)
-    return now
-
-
 def test_a_user_ends_the_conversation_with_a_mark_and_makes_calls_that_the_agent_does_not_see() -> None:
     for mark in ("###STOP###", "Bye. ###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###"):
         now = asked("Hm.")
@@ -151,62 +321,6 @@ def test_a_user_ends_the_conversation_with_a_mark_and_makes_calls_that_the_agent
     now.say("###STOP###")
     record = now.conversation.record()
     assert record.outcome is not None and record.outcome.passed and record.facts["writes"] == 1
-
-
-def test_a_user_who_spoke_beside_a_call_may_be_silent_and_one_who_did_not_is_asked_in_other_words() -> None:
-    call = written(Call("toggle_data", {}))
-    for words, then, heard in ((f"I will. {call}", "", "I will."), (call[:-3], "Hm?", "Hm?"), (call, "On.", "On.")):
-        now = asked("Hm.")
-        now.say(words)
-        before = now.shown
-        assert not then or (now.say("").ask is not None and now.shown != before)
-        assert [message["content"] for message in now.say(then).messages] == [heard]
-        assert now.answer("Good.").ask is not None and SILENT not in now.shown
-    assert asked("Hm.").say(f"Bye. {call} ###STOP###").ask is not None, "the call is made first"
-    with pytest.raises(UserFault, match="said nothing"):
-        [now.say("") for _ in range(4)]
-
-
-def test_what_is_no_call_of_the_device_is_answered_with_an_error() -> None:
-    for words in (
-        "<tool_call>{</tool_call>",
-        '<tool_call>{"name": 3}</tool_call>',
-        '<tool_call>{"name": "toggle_data", "arguments": [1]}</tool_call>',
-        '<tool_call>{"name": "get_customer_by_id", "arguments": {"customer_id": "C1001"}}</tool_call>',
-        "<tool_call>" + "[" * 100_000,
-        "<tool_call>__import__('os').system('true')</tool_call>",
-    ):
-        now = asked("Hm.")
-        reply = now.say(words)
-        assert reply.ask is not None and not reply.done, words[:80]
-        assert now.conversation.record().facts["writes"] == 0, words[:80]
-        assert any(word in now.shown for word in ("Error", "not found")), words[:80]
-
-
-def test_a_user_that_never_stops_calling_is_told_so_and_then_a_fault_of_the_user() -> None:
-    now = asked("Please check everything.")
-    for _ in range(10):
-        assert now.say(written(Call("check_status_bar", {}))).ask is not None
-    assert "Status Bar" in now.shown.split("<tool_response>")[-1]
-    for _ in range(3):
-        assert now.say(written(Call("toggle_data", {}))).ask is not None
-    assert "Tell the agent" in now.shown and now.conversation.record().facts["writes"] == 0
-    with pytest.raises(UserFault, match="in a row"):
-        now.say(written(Call("check_status_bar", {})))
-
-
-def test_the_same_write_in_another_form_is_the_needed_one() -> None:
-    task = one("telecom_solo/[mms_issue]bad_network_pref")
-    calls = [call for item in task.gold() for call in item.calls]
-    for mode in ("4g_5g_preferred", "3g_only"):
-        chosen = [Call(call.name, {"mode": mode}) if "mode" in call.arguments else call for call in calls]
-        assert played(task, *chosen).facts["clean"], mode
-    for retail in DOMAINS["retail"].load_tasks():
-        for _, call in (swapped := copy.deepcopy([*DOMAINS["retail"].needed(retail)])):
-            for value in call.arguments.values():
-                if isinstance(value, list):
-                    value.reverse()
-        assert needless(DOMAINS["retail"], retail, swapped) == (), retail.number
 
 
 def test_the_user_never_sees_the_agents_functions_the_database_or_gold() -> None:

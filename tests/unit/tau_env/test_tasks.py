@@ -24,7 +24,6 @@ from tau_env.verdict import judge
 
 SHOPS: list[Any] = [DOMAINS["retail"], DOMAINS["airline"]]
 GOLD = {"retail": "da5c35918de49e78", "airline": "86d28dc2c3fa1b3a"}
-IDLE = {"retail": 7, "airline": 19}
 ERRORS = {
     "unknown": [ErrorKind.UNKNOWN_FUNCTION],
     "arguments": [ErrorKind.BAD_ARGUMENTS],
@@ -104,30 +103,31 @@ def test_gold_of_telecom_earns_the_maximum_and_is_clean_and_nothing_earns_nothin
     assert not failed
 
 
-def test_gold_of_the_shops_says_and_leaves_what_upstreams_does_which_is_needed_once_and_of_one_user() -> None:
-    failed = []
-    for domain, users in zip(SHOPS, (53, 34), strict=True):
-        owners: dict[tuple[str, str], set[str]] = {}
+def test_gold_of_the_shops_says_and_leaves_what_upstreams_does_which_is_needed_once() -> None:
+    for domain in SHOPS:
         tasks = []
         for task in domain.load_tasks():
             attempt, needed = domain.open(task), list(domain.needed(task))
             texts = [attempt.call(call, side).text for side, call in gold(task)]
             changed = {"/".join(place): text for place, text in attempt.changed().items()}
             tasks.append(hashed("".join(hashed(json.dumps(part, sort_keys=True)) for part in (texts, changed))))
-            found = all(write in needed for write in attempt.written) and verdict.needless(domain, task, needed) == ()
-            if attempt.written:
-                found &= verdict.needless(domain, task, [*needed, needed[0]]) == (needed[0],)
-                found &= bool(domain.open(task).differences(attempt))
-            if not found or attempt.differences(played(domain, task, gold(task))) != ():
-                failed.append(task.number)
-            for place in attempt.changed():
-                if place[0] != "days" and not place[1].startswith("HAT"):
-                    owners.setdefault(place, set()).add(domain.user_of(task))
+            assert all(write in needed for write in attempt.written)
+            assert verdict.needless(domain, task, [*needed, *needed[:1]]) == tuple(needed[:1]), task.number
+            assert attempt.differences(played(domain, task, gold(task))) == (), task.number
         assert hashed("".join(tasks)) == GOLD[domain.NAME]
-        assert all(len(found) == 1 for found in owners.values())
-        assert len({domain.user_of(task) for task in domain.load_tasks()}) == users
-        assert sum(map(domain.idle, domain.load_tasks())) == IDLE[domain.NAME]
-    assert not failed
+
+
+def test_data_may_be_refuelled_up_to_the_amount_of_the_assertion() -> None:
+    task, line = with_fault("data_usage_exceeded"), {"customer_id": "C1001", "line_id": "L1002"}
+    cases: dict[tuple[float, ...], int] = {(2.0,): 0, (1.0, 1.0): 0, (2.0, 0.5): 1, (3.0,): 1}
+    for amounts, needless in cases.items():
+        moves = [("agent", Call("refuel_data", {**line, "gb_amount": amount})) for amount in amounts]
+        assert len(telecom.needless(task, played(telecom, task, moves).written)) == needless, amounts
+    for amount in (2, 2.0):  # in the model's own form, as tau2-bench writes it
+        said = telecom.open(task).call(Call("refuel_data", {**line, "gb_amount": amount}), "agent").text
+        assert f"added {amount} GB" in said, said
+    elsewhere = [("agent", Call("refuel_data", {**line, "line_id": "L1001", "gb_amount": 1.0}))]
+    assert len(telecom.needless(task, played(telecom, task, elsewhere).written)) == 1
 
 
 def test_what_a_task_does_not_need_is_needless_and_so_is_what_is_done_twice() -> None:
@@ -143,16 +143,3 @@ def test_what_a_task_does_not_need_is_needless_and_so_is_what_is_done_twice() ->
         assert telecom.needless(task, database.written) == (toggle,) * (times - 1)
     idle = [("user", Call(name, {})) for name in ("reboot_device", "reseat_sim_card", "disconnect_vpn")]
     assert played(telecom, with_fault("airplane_mode_on"), idle).written == []
-
-
-def test_data_may_be_refuelled_up_to_the_amount_of_the_assertion() -> None:
-    task, line = with_fault("data_usage_exceeded"), {"customer_id": "C1001", "line_id": "L1002"}
-    cases: dict[tuple[float, ...], int] = {(2.0,): 0, (1.0, 1.0): 0, (2.0, 0.5): 1, (3.0,): 1}
-    for amounts, needless in cases.items():
-        moves = [("agent", Call("refuel_data", {**line, "gb_amount": amount})) for amount in amounts]
-        assert len(telecom.needless(task, played(telecom, task, moves).written)) == needless, amounts
-    for amount in (2, 2.0):  # in the model's own form, as tau2-bench writes it
-        said = telecom.open(task).call(Call("refuel_data", {**line, "gb_amount": amount}), "agent").text
-        assert f"added {amount} GB" in said, said
-    elsewhere = [("agent", Call("refuel_data", {**line, "line_id": "L1001", "gb_amount": 1.0}))]
-    assert len(telecom.needless(task, played(telecom, task, elsewhere).written)) == 1

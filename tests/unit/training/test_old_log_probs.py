@@ -26,57 +26,52 @@ TRAINERS = {
     "nothing": SHORT.clone(),  # of no token of the model's
 }
 """What the trainer computes where the engine has SHORT."""
+EVERY_THIRD = "stage.old_log_probs_every=3"
 CONFIG = {
     "algorithm": {"rollout_correction": {"rollout_is": None, "rollout_rs": None, "bypass_mode": False}},
     "actor_rollout_ref": {"rollout": {"calculate_log_probs": True}},
-    "stage": {"old_log_probs_every": 3},
 }
 
 
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs steps of the trainer, given what it computes: a letter for whose are stored of each, and what is logged."""
-    store = Store()
-    monkeypatch.setattr(old_log_probs, "tq", store)
+def run(patch: pytest.MonkeyPatch, setting: str, computes: str) -> tuple[str, list[dict[str, float]]]:
+    """Steps of the trainer, given what it computes: a letter for whose are stored of each, and what is logged."""
+    store, trainer = Store(), CurriculumTrainer.__new__(CurriculumTrainer)
+    trainer.config = OmegaConf.merge(CONFIG, OmegaConf.from_dotlist([setting]))
+    patch.setattr(old_log_probs, "tq", store)
+    whose, logged = "", list[dict[str, float]]()
+    for what in computes.split():
 
-    def run(computes: str, *settings: str) -> tuple[str, list[dict[str, float]]]:
-        trainer = CurriculumTrainer.__new__(CurriculumTrainer)
-        trainer.config = OmegaConf.merge(CONFIG, OmegaConf.from_dotlist(list(settings)))
-        whose, logged = "", list[dict[str, float]]()
-
-        def computed(self: Any, batch: Any, metrics: dict) -> Any:
-            store.columns["old_log_probs"] = nested(TRAINERS[computes.split()[len(logged)]])
+        def computed(self: Any, batch: Any, metrics: dict, what: str = what) -> Any:
+            store.columns["old_log_probs"] = nested(TRAINERS[what])
             return batch
 
         def advantage(self: Any, batch: Any, metrics: dict) -> Any:
             metrics.update({"rollout_corr/kl": 0.0, "critic/score/mean": 1.0})
             return batch
 
-        monkeypatch.setattr(PPOTrainer, "_compute_old_log_prob", computed)
-        monkeypatch.setattr(Curriculum, "_compute_advantage", advantage)
-        for what in computes.split():
-            mask = MASK * 0 if what == "nothing" else MASK
-            store.columns, store.written = {"rollout_log_probs": nested(SHORT), "response_mask": nested(mask)}, {}
-            metrics: dict[str, float] = {}
-            batch = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0"], tags=[{}, {}])
-            trainer._compute_advantage(trainer._compute_old_log_prob(batch, metrics), metrics)
-            whose += "e" if "old_log_probs" in store.written else "t"
-            logged.append(metrics)
-        return whose, logged
-
-    return run
+        patch.setattr(PPOTrainer, "_compute_old_log_prob", computed)
+        patch.setattr(Curriculum, "_compute_advantage", advantage)
+        mask = MASK * 0 if what == "nothing" else MASK
+        store.columns, store.written = {"rollout_log_probs": nested(SHORT), "response_mask": nested(mask)}, {}
+        batch = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0"], tags=[{}, {}])
+        logged.append({})
+        trainer._compute_advantage(trainer._compute_old_log_prob(batch, logged[-1]), logged[-1])
+        whose += "e" if "old_log_probs" in store.written else "t"
+    return whose, logged
 
 
-def test_of_so_many_steps_one_is_measured_after_a_disagreement_the_next_and_each_where_the_two_differ(steps, capfd):
-    every_third = "stage.old_log_probs_every=3"
+def test_of_so_many_steps_one_is_measured_after_a_disagreement_the_next_and_each_where_the_two_differ(
+    monkeypatch, capfd
+):
     for setting, computes, expected in (
-        (every_third, "agrees agrees agrees agrees agrees", "teete"),
-        (every_third, "differs differs differs differs", "tttt"),
-        (every_third, "differs agrees agrees agrees agrees", "tteet"),
-        (every_third, "agrees agrees agrees differs agrees", "teett"),
-        (every_third, "unlikely agrees agrees", "tte"),
-        (every_third, "nan nan nan", "ttt"),
-        (every_third, "nothing agrees agrees", "tte"),
+        (EVERY_THIRD, "agrees agrees agrees agrees agrees", "teete"),
+        (EVERY_THIRD, "differs differs differs differs", "tttt"),
+        (EVERY_THIRD, "differs agrees agrees agrees agrees", "tteet"),
+        (EVERY_THIRD, "agrees agrees agrees differs agrees", "teett"),
+        (EVERY_THIRD, "unlikely agrees agrees", "tte"),
+        (EVERY_THIRD, "nan nan nan", "ttt"),
+        (EVERY_THIRD, "nothing agrees agrees", "tte"),
+        ("stage.old_log_probs_every=2", "agrees agrees agrees", "tet"),
         ("stage.old_log_probs_every=1", "agrees agrees agrees", "ttt"),
         ("algorithm.rollout_correction.rollout_is=token", "agrees agrees", "tt"),
         ("algorithm.rollout_correction.rollout_rs=token_k1", "agrees agrees", "tt"),
@@ -84,13 +79,10 @@ def test_of_so_many_steps_one_is_measured_after_a_disagreement_the_next_and_each
         ("actor_rollout_ref.rollout.calculate_log_probs=false", "agrees agrees", "tt"),
         ("offline.files=rollouts", "agrees agrees", "tt"),
     ):
-        assert steps(computes, setting)[0] == expected, (setting, computes)
+        assert run(monkeypatch, setting, computes)[0] == expected, (setting, computes)
         why = capfd.readouterr().out.count(f"more than {TOLERANCE:g}")
         assert why == ({*computes.split()} != {"agrees"}), "once"
-
-
-def test_a_step_that_takes_the_engines_logs_no_comparison_of_the_two(steps):
-    _, (first, second) = steps("agrees agrees")
+    _, (first, second) = run(monkeypatch, EVERY_THIRD, "agrees agrees")
     assert first.pop(DIFFERENCE) == pytest.approx(0.9 * TOLERANCE, rel=1e-3)
     assert first == {"rollout_corr/kl": 0.0, "critic/score/mean": 1.0}
-    assert second == {"critic/score/mean": 1.0}
+    assert second == {"critic/score/mean": 1.0}, "the two are the same numbers"

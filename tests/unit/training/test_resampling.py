@@ -1,10 +1,11 @@
 """Which rows are in play in which epoch, and that a resumed stage draws the same ones."""
 
 import torch
-from tensordict import NonTensorStack, TensorDict
+from omegaconf import OmegaConf
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from recipe.training.resampling import Resampler, progress_of
+from recipe.training import resampling
+from recipe.training.resampling import STANDINGS, Resampler, resampled
 
 SETTINGS = {"keep": [0.2, 0.85], "retire": 0.95, "replace": 0.2}
 ROWS, SPARE, BATCH = 23, 30, 5
@@ -23,15 +24,29 @@ def play_epoch(sampler: Resampler, progress: dict[int, float]) -> list[int]:
     return rows
 
 
+def counts(sampler: Resampler) -> tuple[float, ...]:
+    """Out of reach, at the edge, mastered, replaced; and spare rows. All are of one source."""
+    found, names = sampler.metrics(), (*STANDINGS, "replaced")
+    assert all(found[f"resample/bfcl/base/{name}"] == found[f"resample/{name}"] for name in names)
+    return *(found[f"resample/{name}"] for name in names), found["resample/spare"]
+
+
 def test_what_is_mastered_retires_first_and_what_is_out_of_reach_gives_way_to_spare_rows():
     sampler = make(rows=10, shuffle=False)
-    assert play_epoch(sampler, {0: 0.1, 1: 0.0, 2: 0.86, 3: 1.0, 4: 0.96, 5: 0.2, 6: 0.85}) == [*range(10)]
+    progress = {0: 0.1, 1: 0.0, 2: 0.95, 3: 1.0, 4: 0.96, 5: 0.2, 6: 0.85}
+    assert play_epoch(sampler, progress) == [*range(10)]
+    assert counts(sampler) == (2, 5, 3, 0, SPARE)
     first, second, *_ = spare = list(sampler.pool)
     assert play_epoch(sampler, {}) == [0, 1, 2, first, second, 5, 6, 7, 8, 9], "two of ten, by the order of the pool"
     assert sampler.pool == spare[2:], "what is retired never comes back"
-    sampler.observe({"t0": [0.0, 0.2], "t1": [0.0], "t2": [0.9]})
+    sampler.observe({"t0": [0.0, 0.2], "t1": [0.0], "t2": [0.9], "t3": [0.5]})
+    assert counts(sampler) == (2, 7, 1, 2, SPARE - 2) and "t3" not in sampler.progress, "it has left"
     assert list(sampler)[:3] == [spare[3], spare[2], 2], "1 is farther from the kept range than 0, and 0 than 2"
     assert sampler.pool == [*spare[4:], 1, 0], "they may come again"
+    assert counts(sampler) == (0, 7, 1, 2, SPARE - 2)
+    sampler.observe({"t2": [0.95]})
+    list(sampler)
+    assert sampler.order[2] == spare[4] and sampler.pool[-1] == 2, "at the border nothing retires"
 
 
 def test_shares_are_bounds_and_without_spare_rows_everything_stays():
@@ -71,7 +86,8 @@ def test_a_resumed_stage_draws_the_same_rows_wherever_it_was_killed(tmp_path):
     def loader() -> StatefulDataLoader:
         return StatefulDataLoader(range(ROWS + SPARE), batch_size=BATCH, drop_last=True, sampler=make())
 
-    whole = steps(loader(), 15)
+    unbroken = loader()
+    whole = steps(unbroken, 15)
     assert {*sum(whole[:4], [])} != {*sum(whole[12:], [])}, "something was replaced"
     for killed in range(15):
         before, after = loader(), loader()
@@ -79,11 +95,25 @@ def test_a_resumed_stage_draws_the_same_rows_wherever_it_was_killed(tmp_path):
         torch.save(before.state_dict(), tmp_path / "data.pt")
         after.load_state_dict(torch.load(tmp_path / "data.pt", weights_only=False))
         assert steps(after, 15 - killed) == whole[killed:], f"killed after step {killed}"
+        assert after.sampler.metrics() == unbroken.sampler.metrics()
 
 
-def test_progress_is_that_of_the_rollouts_that_came_back_by_task():
-    data = TensorDict(batch_size=3)  # as TransferQueue gives it
-    tasks = [{"environment": name, "task_id": "a"} for name in ("bfcl", "generated", "bfcl")]
-    data["extra_info"] = NonTensorStack(*tasks)
-    data["extra_fields"] = NonTensorStack(*({"reward_extra_info": {"progress": one}} for one in (0.5, 1.0, 0.0)))
-    assert progress_of(data) == {"a": [0.5, 0.0], "generated/a": [1.0]}
+class Rows(list):
+    """A data set of verl's, of rows that are their names."""
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(f"{name}/{row}" for row in range(size))
+        infos = [{"environment": name, "task_id": str(row)} for row in range(size)]
+        self.dataframe = {"extra_info": infos, "data_source": [name] * size}
+
+
+def test_the_loader_of_a_stage_gives_full_batches_of_rows_in_play_and_then_of_those_that_come(monkeypatch):
+    spare = Rows("spare", 2)
+    monkeypatch.setattr(resampling, "create_rl_dataset", lambda files, data, is_train, **_: is_train and spare)
+    settings = {"resample": {**SETTINGS, "replace": 1.0, "pool": "spare.parquet"}}
+    config = OmegaConf.create({"data": {"seed": 1, "shuffle": False}, "stage": settings})
+    loader = resampled(config, StatefulDataLoader(Rows("own", 5), batch_size=2, collate_fn=list))
+    assert [*loader] == [["own/0", "own/1"], ["own/2", "own/3"]]
+    loader.sampler.observe({"own/0": [1.0], "own/3": [0.0]})
+    (first, *others), (*rest, last) = loader
+    assert [others, rest, {first, last}] == [["own/1"], ["own/2"], {"spare/0", "spare/1"}]

@@ -65,14 +65,20 @@ def test_whatever_the_groups_are_a_step_is_full_or_ends(outcomes, limit):
 
 def test_a_group_of_which_at_most_one_rollout_came_back_is_played_again_and_counted_as_lost(trainer_for, monkeypatch):
     monkeypatch.setattr(PPOTrainerSync, "_balance_batch", lambda self, batch, *_, **__: batch)
-    for outcome, alone in ((LOST, 0), (LONE, 1)):
-        buffer, _ = make(monkeypatch, outcome, MIXED, MIXED, MIXED, lost=0.5)
+    monkeypatch.setattr(PPOTrainerSync, "on_sample_end", lambda self: None)
+    for outcome, alone, failed in ((LOST, 0, 0), (LONE, 1, 0), (RAISED, 0, 1), (PartlyFailed(LONE), 1, 1)):
+        buffer, queue = make(monkeypatch, outcome, SOLVED, *[MIXED] * 9, lost=1 / 3)
         batch, _ = buffer.sample(1, "train", BATCH)
-        assert uids(batch) == {"u1", "u2"} and (buffer.lost, buffer.lone, buffer.filtered) == (1, alone, 0)
+        queue.tags["val"] = {"v": {"is_prompt": True, "status": "finished", "global_steps": 1}, "v_0_0": {}}
+        assert buffer.sample(2, "val", 1)[0].keys == ["v_0_0"], "one rollout is enough where nothing is compared"
+        assert uids(batch) <= {"u2", "u3", "u4"} and (buffer.lost, buffer.lone, buffer.filtered) == (1, alone, 1)
         trainer = trainer_for(buffer, groups=BATCH, max_lost_share=0.5)
+        trainer.on_sample_end()
+        assert trainer.failed_prompts == failed
         logged = metrics_of(trainer, trainer._balance_batch(batch, {}).keys)
         assert logged["train/lost_samples"] == pytest.approx((N - alone) / (N * (BATCH + 1)))
-        assert logged["train/lone_samples"] == alone
+        assert (logged["train/lone_samples"], logged["train/failed_rewards"]) == (alone, failed / (BATCH + 1))
+        assert (logged["train/played_groups"], logged["train/filtered_groups"]) == (buffer.played, 1 / buffer.played)
 
 
 def test_more_lost_groups_than_allowed_stop_the_training_and_say_why(trainer_for, monkeypatch):
@@ -84,14 +90,24 @@ def test_more_lost_groups_than_allowed_stop_the_training_and_say_why(trainer_for
         assert queue.asked == BATCH, "an engine that is gone is not asked again and again"
 
 
-def test_a_group_in_which_the_reward_raised_is_trained_on_as_long_as_two_of_its_episodes_came_back(monkeypatch):
+def test_a_group_in_which_the_reward_raised_is_trained_on_as_long_as_two_of_its_episodes_came_back(
+    trainer_for, monkeypatch
+):
+    monkeypatch.setattr(PPOTrainerSync, "on_sample_end", lambda self: None)
     one, two = PartlyFailed([1.0]), PartlyFailed([1.0, 0.0])
     for outcomes, size, counts in (([RAISED], BATCH * N, (1, 1, 0)), ([one, two], N + 2, (1, 2, 1))):
         buffer, _ = make(monkeypatch, *outcomes, *[MIXED] * 30, lost=0.4, old="wait")
         batch, _ = buffer.sample(1, "train", BATCH)
         assert len(batch.keys) == size and (buffer.lost, buffer.failed, buffer.lone) == counts
+        trainer = trainer_for(buffer, groups=BATCH)
+        trainer.on_sample_end()
+        assert trainer.failed_prompts == buffer.failed, "no other step's"
         buffer.sample(2, "train", BATCH)
         assert buffer.lost == 0, "forgotten in the next step"
+    own = type("Own", (ReplayBufferAsync,), {})("colocate_async", NOTHING, 4, "wait", NOTHING)
+    unfiltered = ReplayBuffer("sync", NOTHING, None, "drop", NOTHING)
+    assert AsyncSampling.instead_of(own, NOTHING) is own, "a buffer of one's own stays"
+    assert DynamicSampling.instead_of(unfiltered, NOTHING) is unfiltered
     for step in (3, 4):  # with hybrid_rollout.enable_switch verl's trainer looks, waits, looks and samples
         buffer, _ = make(monkeypatch, *[one] * (step == 3), *[MIXED] * 30, lost=0.4, old="wait")
         assert [buffer.get_sampleable_count(step, "train") for _ in range(3)][0] == (step == 4)

@@ -14,7 +14,6 @@ from support.maze import write_maze
 from interaction import get_protocol
 from interaction.call import Call
 from interaction.plain_text import generic
-from recipe import evaluate
 
 Messages = list[dict[str, str]]
 
@@ -206,12 +205,3 @@ def test_the_search_does_not_depend_on_verdict_or_gold(tmp_path: Path) -> None:
         assert any(line["search"]["branches"] > 1 for line in done.lines)
         assert {line["episode"]["outcome"]["components"]["maze"] for line in done.lines} == {float(passes == "true")}
     assert found[0] == found[1]
-
-
-def test_a_search_has_no_score_of_bfcl_and_is_not_judged_with_plain_episodes(tmp_path: Path, capsys: Any) -> None:
-    plain = played(GOLD, tmp_path / "plain", limit=1).found["cost"]
-    done = played(lambda _: ANSWER, tmp_path / "all", *DFSDT, category="all", limit=1)
-    assert (plain["strategy"], plain["branches"], done.found["cost"]["strategy"]) == ("plain", 1, "dfsdt")
-    assert done.found["multi_turn_official"] is None, "BFCL's own score is not that of a search"
-    assert evaluate.main(["--records", str(tmp_path)]) == 1
-    assert "judge each strategy by itself" in capsys.readouterr().err
