@@ -2,8 +2,8 @@
 
 Some demonstrations in one way of speaking, and many requests in another that can be checked: the warm start learns from
 generated tasks in `plain` words and from BFCL's; the stages play fresh ones in `other` words. Of 16 tasks in a row
-eight are these, two are in `plain` words and six are BFCL's, one of them to refuse. `unseen` words are for validation
-alone.
+eight are these, two are in `plain` words, six are BFCL's: two to refuse, four that ask for one call. In stage 3 one is
+of several turns in place of a generated one. `unseen` words are for validation alone.
 """
 
 import json
@@ -50,7 +50,7 @@ GENERATED: dict[Words, dict[Part, dict[KIND, int]]] = {
         "test": {"one": 25, "two": 45, "others": 30},
     },
     "other": {
-        "train": {"one": 4 * ONE, "two": 4 * TWO + 2 * THREE, "others": 2 * THREE},
+        "train": {"one": 4 * ONE, "two": 4 * TWO + 3 * THREE // 2, "others": 2 * THREE},
         "dev": {"one": 15, "two": 27, "others": 18},
         "test": {"one": 75, "two": 135, "others": 90},
     },
@@ -97,14 +97,14 @@ def data_sets(out: Path, seed: int = 1, own: str | None = None) -> dict[str, Dat
     warm += [task for category, count in WARM.items() for task in pools[category][:count]]
     simple, multiple, refuse, several = (pools[category][count:] for category, count in WARM.items())
     mixed = {
-        "stage1_format": (fresh["one"], mine["one"], simple[: 3 * ONE // 2], multiple[:ONE], refuse[: ONE // 2]),
+        "stage1_format": (fresh["one"], mine["one"], simple[:ONE], multiple[:ONE], refuse[:ONE]),
         "stage2_base": (
             *(fresh["two"][: 4 * TWO], mine["two"]),
-            *(simple[3 * ONE // 2 :][: 3 * TWO // 2], multiple[ONE:][:TWO], refuse[ONE // 2 :][: TWO // 2]),
+            *(simple[ONE:][:TWO], multiple[ONE:][:TWO], refuse[ONE:][:TWO]),
         ),
         "stage3_full": (
             *(fresh["two"][4 * TWO :] + fresh["others"], mine["others"]),
-            *(simple[-3 * THREE // 2 :], several[: THREE // 2], multiple[-THREE // 2 :], refuse[-THREE // 2 :]),
+            *(simple[-THREE:], several[: THREE // 2], multiple[-THREE:], refuse[-THREE:]),
         ),
     }
     chosen = {WARM_START: Random(seed).sample(warm, len(warm))}
