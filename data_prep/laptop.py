@@ -1,9 +1,9 @@
 """The files of `--laptop`: short tasks on which a model of 135M parameters learns to call functions on a CPU.
 
 Some demonstrations in one way of speaking, and many requests in another that can be checked: the warm start learns from
-generated tasks in `plain` words and from BFCL's; the stages play fresh ones in `other` words. Of 16 tasks in a row
-eight are these, two are in `plain` words, six are BFCL's: two to refuse, four that ask for one call. In stage 3 one is
-of several turns in place of a generated one. `unseen` words are for validation alone.
+generated tasks in `plain` words and from BFCL's; the stages play fresh ones in `other` words. Of 32 tasks in a row
+23 are these, four are in `plain` words, five are BFCL's: two to refuse, three that ask for one call. In stage 3 two are
+of several turns in place of generated ones. `unseen` words are for validation alone.
 """
 
 import json
@@ -50,7 +50,7 @@ GENERATED: dict[Words, dict[Part, dict[KIND, int]]] = {
         "test": {"one": 25, "two": 45, "others": 30},
     },
     "other": {
-        "train": {"one": 4 * ONE, "two": 4 * TWO + 3 * THREE // 2, "others": 2 * THREE},
+        "train": {"one": 23 * ONE // 4, "two": 23 * TWO // 4 + 5 * THREE // 2, "others": 11 * THREE // 4},
         "dev": {"one": 15, "two": 27, "others": 18},
         "test": {"one": 75, "two": 135, "others": 90},
     },
@@ -97,14 +97,14 @@ def data_sets(out: Path, seed: int = 1, own: str | None = None) -> dict[str, Dat
     warm += [task for category, count in WARM.items() for task in pools[category][:count]]
     simple, multiple, refuse, several = (pools[category][count:] for category, count in WARM.items())
     mixed = {
-        "stage1_format": (fresh["one"], mine["one"], simple[:ONE], multiple[:ONE], refuse[:ONE]),
+        "stage1_format": (fresh["one"], mine["one"], simple[: ONE // 2], multiple[: ONE // 4], refuse[: ONE // 2]),
         "stage2_base": (
-            *(fresh["two"][: 4 * TWO], mine["two"]),
-            *(simple[ONE:][:TWO], multiple[ONE:][:TWO], refuse[ONE:][:TWO]),
+            *(fresh["two"][: 23 * TWO // 4], mine["two"]),
+            *(simple[ONE // 2 :][: TWO // 2], multiple[ONE // 4 :][: TWO // 4], refuse[ONE // 2 :][: TWO // 2]),
         ),
         "stage3_full": (
-            *(fresh["two"][4 * TWO :] + fresh["others"], mine["others"]),
-            *(simple[-THREE:], several[: THREE // 2], multiple[-THREE:], refuse[-THREE:]),
+            *(fresh["two"][23 * TWO // 4 :] + fresh["others"], mine["others"]),
+            *(simple[-THREE // 2 :], several[: THREE // 2], multiple[-THREE // 4 :], refuse[-THREE // 2 :]),
         ),
     }
     chosen = {WARM_START: Random(seed).sample(warm, len(warm))}

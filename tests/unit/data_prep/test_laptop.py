@@ -21,16 +21,16 @@ def test_every_batch_has_fresh_tasks_in_other_words_and_what_must_not_be_forgott
         infos = [row["extra_info"] for row in pq.read_table(tmp_path / name).to_pylist()]
         tasks[name] = [known[info["environment"], info["task_id"]] for info in infos]
     warm = {row["query_id"] for row in pq.read_table(tmp_path / WARM_START).to_pylist()}
-    for name, few, other in zip(long, STAGES, (8, 8, 7), strict=True):
+    for name, few, other in zip(long, STAGES, (23, 23, 21), strict=True):
         assert tasks[f"{few}.parquet"] == tasks[name][:64], "the default run begins as the longer one"
-        for start in range(0, len(tasks[name]), 16):
-            batch = tasks[name][start : start + 16]
+        for start in range(0, len(tasks[name]), 32):
+            batch = tasks[name][start : start + 32]
             assert Counter(task.environment for task in batch)["other_words"] == other
-            assert sum(task.environment == "plain_words" for task in batch) == 2
+            assert sum(task.environment == "plain_words" for task in batch) == 4
             single = Counter(task.category for task in batch if task.environment == "bfcl_single")
-            assert single == {"irrelevance": 2, "simple_python": 2, "multiple": 2}
+            assert single == {"irrelevance": 2, "simple_python": 2, "multiple": 1}
     fresh = [task for name in long for task in tasks[name] if task.environment.endswith("words")]
-    assert len({*fresh}) == len(fresh) == 5 * (20 + 48) + 9 * 40 // 2, "each is played once"
+    assert len({*fresh}) == len(fresh) == 27 * (20 + 48) // 4 + 25 * 40 // 4, "each is played once"
     forms = [{task.category for task in tasks[name] if task.environment.endswith("words")} for name in long]
     assert forms[0] == forms[1] == {"multi_turn_base"} and len(forms[2]) == 4
     assert not warm & {f"{task.environment}/{task.cluster}" for task in fresh}
