@@ -118,7 +118,6 @@ core_algos.compute_grpo_outcome_advantage = ADV_ESTIMATOR_REGISTRY["grpo"]  # ve
 def _turn_grpo(
     token_level_rewards: Tensor, response_mask: Tensor, config: Any, index: Any, **_: Any
 ) -> tuple[Tensor, Tensor]:
-    ids, how = _inputs("turn_grpo", "turn_ids")["turn_ids"], {"gamma": config.gamma}
-    return turn_grpo(
-        token_level_rewards, response_mask, ids, list(index), norm_by_std=config.norm_adv_by_std_in_grpo, **how
-    )
+    ids = _inputs("turn_grpo", "turn_ids")["turn_ids"]
+    how = {"gamma": config.gamma, "norm_by_std": config.norm_adv_by_std_in_grpo}
+    return turn_grpo(token_level_rewards, response_mask, ids, list(index), **how)

@@ -133,16 +133,16 @@ def _type(rng: random.Random, value: Any) -> Any:
     return rng.choice(others + ([tuple(value), *value[:1]] if isinstance(value, list) else []))
 
 
-def _inside(rng: random.Random, value: Any) -> Any:
+def inside(rng: random.Random, value: Any) -> Any:
     """Another value somewhere in it; of a text another spelling, which mostly does not count, or one that does."""
     if isinstance(value, list) and value:
         at = rng.randrange(len(value))
-        replaced = [*value[:at], _inside(rng, value[at]), *value[at + 1 :]]
+        replaced = [*value[:at], inside(rng, value[at]), *value[at + 1 :]]
         return rng.choice([replaced, replaced, [value], value[:-1], value[::-1], [*value, value[0]]])
     if isinstance(value, dict) and value:
         key = rng.choice(list(value))
         kept = {name: item for name, item in value.items() if name != key}
-        other = {**value, key: _inside(rng, value[key])}
+        other = {**value, key: inside(rng, value[key])}
         return rng.choice([kept, {**value, "extra": 1}, other, other, {**kept, key.upper(): value[key]}])
     if not isinstance(value, str) or rng.random() < 0.2:
         return _type(rng, value)
@@ -155,5 +155,5 @@ def _inside(rng: random.Random, value: Any) -> Any:
 
 FAULTS: list[Callable[..., Any]] = [
     *(lambda *_: None, _calls, _calls, _arguments, _arguments),
-    *map(_changed, (_type, _inside, _inside, _inside)),
+    *map(_changed, (_type, inside, inside, inside)),
 ]

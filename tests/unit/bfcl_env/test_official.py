@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import mpmath
 import pytest
-from support.single_turn import _inside, ast_checker, check, gold, official, task_of, tasks
+from support.single_turn import ast_checker, check, gold, inside, official, task_of, tasks
 from support.single_turn import mutants as single_turn_mutants
 
 from bfcl_env import CallError, Episode, ErrorKind, load_scenarios, make_call, parse_call
@@ -87,9 +87,7 @@ def near(count):
         fit = [one for one in (nested(rng) for _ in range(9)) if type(one) is values.TYPES.get(kind, str)]
         accepted = [*(fit[:1] if kind == "dict" else fit[:2]), *[""] * (number % 5 == 0)] or [nested(rng)]
         given = _plain(rng.choice(accepted))
-        given = (
-            _inside(rng, given) if number % 4 else tuple(given) if kind == "tuple" and type(given) is list else given
-        )
+        given = inside(rng, given) if number % 4 else tuple(given) if kind == "tuple" and type(given) is list else given
         yield (
             task(Case("", kind, accepted, given, True, items=items)),
             [Call("f", {"a": given}, (1,) * (number % 40 == 0))],

@@ -13,7 +13,7 @@ import pytest
 from omegaconf import OmegaConf
 from support.evaluation import serving
 from support.phone import SAYS, write_phone
-from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
 from data_prep.__main__ import main as prepare_data
 from recipe.machine import loopback
@@ -222,8 +222,15 @@ OWN: list[tuple[Callable[..., Any], str]] = [
     (lambda values, **_: (values, values), "values"),
 ]
 
+LOSSES: list[tuple[Callable[..., Any], str]] = [
+    (lambda log_prob, config, **_: (log_prob.mean() * config.clip_ratio_low, {}), ""),
+    (lambda log_prob, **_: (log_prob.mean() / 0, {}), "expected a finite number"),
+    (lambda log_prob, **_: (log_prob, {}), "expected a finite number"),
+    (lambda turn_ids, **_: (turn_ids, {}), "turn_ids"),
+]
 
-def test_an_estimator_of_ones_own_is_declared_and_tried_on_a_small_batch(configured, refusal, monkeypatch) -> None:
+
+def test_an_estimator_and_a_loss_of_ones_own_are_tried_on_a_small_batch(configured, refusal, monkeypatch) -> None:
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "recipe.training.external")
     monkeypatch.setenv("BFCL_EXTERNAL_MODULES", "my_module")
     config = configured("algorithm.adv_estimator=mine", "actor_rollout_ref.rollout.n=1")
@@ -238,3 +245,8 @@ def test_an_estimator_of_ones_own_is_declared_and_tried_on_a_small_batch(configu
         assert word in wrong and bool(word) is wrong.startswith("VERL_USE_EXTERNAL_MODULES=my_module: "), (word, wrong)
     config.actor_rollout_ref.actor.policy_loss.loss_mode = "my_loss"
     assert "my_loss" in refusal(data.own_code(config))
+    monkeypatch.setitem(ADV_ESTIMATOR_REGISTRY, "mine", OWN[0][0])
+    for loss, word in LOSSES:
+        monkeypatch.setitem(POLICY_LOSS_REGISTRY, "my_loss", loss)
+        wrong = refusal(data.own_code(config))
+        assert word in wrong and bool(word) is bool(wrong), (word, wrong)

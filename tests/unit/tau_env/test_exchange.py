@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.single_turn import _inside
+from support.single_turn import inside
 
 import tau_env
 from interaction import Conversation, StopReason, get_protocol
@@ -78,7 +78,7 @@ def nearly(domain: Any, count: int) -> Iterator[Any]:
                 for key in rng.sample([*given], min(len(given), rng.choice((0, 0, 1, 1, 2)))):
                     known.setdefault(key, []).append(given[key])
                     pool = rng.choice([own.get(key) or known[key], known[key], [*given.values()]])
-                    given[key] = rng.choice(pool) if rng.random() < 0.6 else _inside(rng, given[key])
+                    given[key] = rng.choice(pool) if rng.random() < 0.6 else inside(rng, given[key])
                 name = call.name if rng.random() < 0.8 else rng.choice([*keys])
                 given |= {key: rng.choice(known.get(key, ["none"])) for key in {**keys[name]} if key not in given}
                 given = {key: value for key, value in given.items() if key in keys[name] or rng.random() < 0.01}
