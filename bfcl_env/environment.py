@@ -1,10 +1,11 @@
 """A scenario as a conversation plays it: what `interaction.environment` asks for, on top of `Episode`.
 
 Facts for rewards. Of a turn: `has_gold` (whether gold makes calls in it; without gold the right thing is to call
-nothing and answer), `gold_calls` (how many), `gold_functions` (their names), `closeness` (before the first call: the
-share of what gold changes in the turn that is as gold leaves it; None where gold changes nothing, and where nothing was
-called) and `passed_official` (by BFCL's rule). Of a step: `closeness` after its calls. Of a call: `gold`, which of the
-turn's gold calls it is (same function, arguments and result), from 0, each given once; None if none.
+nothing and answer), `gold_calls` (how many), `gold_functions` (their names), `gold_arguments` (of each the accepted
+values by argument, here one), `closeness` (before the first call: the share of what gold changes in the turn that is as
+gold leaves it; None where gold changes nothing, and where nothing was called) and `passed_official` (by BFCL's rule).
+Of a step: `closeness` after its calls. Of a call: `gold`, which of the turn's gold calls it is (same function,
+arguments and result), from 0, each given once; None if none.
 """
 
 from dataclasses import dataclass, replace
@@ -124,6 +125,7 @@ class BFCLEnvironment(EnvironmentBase):
             "has_gold": bool(turn.gold),
             "gold_calls": len(turn.gold),
             "gold_functions": [call.name for call in turn.gold],
+            "gold_arguments": [{name: [value] for name, value in call.arguments.items()} for call in turn.gold],
             "closeness": played.closeness,
             "passed_official": official,
         }

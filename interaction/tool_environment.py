@@ -277,6 +277,7 @@ class ToolEnvironment(EnvironmentBase):
         ):
             facts = {
                 **{"gold_calls": len(calls), "gold_functions": [call.name for call in calls]},
+                "gold_arguments": [{name: [value] for name, value in call.arguments.items()} for call in calls],
                 "has_gold": bool(calls) or self.task.checked,
             }
             turns.append(TurnResult(words, ok, facts=facts if share is None else facts | {"share": share}))

@@ -1,17 +1,18 @@
 """Progress with partial credit and a price for surplus calls, for models of whose rollouts most fail. Range [-1, 1].
 
 A failed turn earns up to the share `partial` of a solved one: half of it for the functions that gold calls, half for
-gold's calls. Where all rollouts of a task fail, these are all that tells them apart. Each call beyond the number that
-gold makes in its turn costs the share `price` of a solved one, down to a turn's whole worth below 0. For progress alone
-such a call does no harm; at a price of a tenth a policy learned to try one function after the other.
+their arguments. Where all rollouts of a task fail, these are all that tells them apart: paid for functions and whole
+calls alone, a policy learned to leave arguments out. Each call beyond the number that gold makes in its turn costs the
+share `price` of a solved one, down to a turn's whole worth below 0. For progress alone such a call does no harm; at a
+price of a tenth a policy learned to try one function after the other.
 
 What a turn earned stands at its last message, so that `algorithm=turn_grpo` gives each turn the credit of its own.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from math import fsum
 from typing import Any
 
@@ -49,7 +50,19 @@ def compute_score(
 
 def attempted(turn: Mapping[str, Any]) -> float:
     """How much of gold's calls a turn has, 0 to 1; less where it has more calls than gold. 0 without gold calls."""
-    made, asked = [*calls_of(turn)], turn["facts"].get("gold_calls", 0)
-    named = Counter(call["name"] for call in made) & Counter(turn["facts"].get("gold_functions", ()))
-    found = named.total() + sum(call["facts"].get("gold") is not None for call in made)
-    return found / 2 / max(1, asked, len(made)) if asked else 0.0
+    made, facts, found = [*calls_of(turn)], turn["facts"], 0.0
+    most, gold = max(len(made), facts.get("gold_calls", 0)), facts.get("gold_functions", ())
+    for name, accepted in zip(gold, facts.get("gold_arguments") or [None] * len(gold), strict=True):
+        if named := [call for call in made if call["name"] == name]:
+            nearest = max(named, key=partial(near, accepted=accepted))
+            made.remove(nearest)
+            found += (1 + near(nearest, accepted)) / 2
+    return found / most if most else 0.0
+
+
+def near(call: Mapping[str, Any], accepted: Mapping[str, Sequence[Any]] | None) -> float:
+    """The share of a call's arguments that are accepted, of its own or of those that it needs where these are more."""
+    if accepted is None or call["facts"].get("gold") is not None:
+        return float(call["facts"].get("gold") is not None)
+    right = sum(call["arguments"].get(name, "") in values for name, values in accepted.items())
+    return right / max(1, len(accepted), len(accepted.keys() | call["arguments"].keys()))

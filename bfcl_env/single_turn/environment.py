@@ -9,8 +9,8 @@ Whatever the message is, calls, an answer or text that cannot be read, it is the
 By BFCL's rule (`passed_official`) the second asks only that no call can be read, and the third that one can.
 
 Facts of the turn: `has_gold` (whether calls are asked for), `gold_calls` (how many; at least one where BFCL does not
-say), `gold_functions` (their names, where it does) and `passed_official`. Of a call: `gold`, which of the accepted
-calls it is, from 0, each given once; None if none.
+say), `gold_functions` and `gold_arguments` (their names, and of each the accepted values by argument, where it does)
+and `passed_official`. Of a call: `gold`, which of the accepted calls it is, from 0, each given once; None if none.
 """
 
 import json
@@ -76,9 +76,10 @@ class SingleTurnEnvironment(EnvironmentBase):
         """Of the one turn."""
         checked, wanted = self._checked(), self._task.kind.wanted
         asked = 0 if wanted == "no call" else max(1, len(self._accepted))
-        names = [name for call in self._accepted for name in call]
+        gold = [named for call in self._accepted for named in call.items()]
         facts = {
-            **{"has_gold": asked > 0, "gold_calls": asked, "gold_functions": names},
+            **{"has_gold": asked > 0, "gold_calls": asked, "gold_functions": [name for name, _ in gold]},
+            "gold_arguments": [arguments for _, arguments in gold],
             "passed_official": checked.passed_official,
         }
         difference = tuple(

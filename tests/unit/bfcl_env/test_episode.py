@@ -88,6 +88,8 @@ def test_an_attempt_says_how_near_each_turn_is_to_gold_and_is_cut_as_its_options
             for number, (turn, gold) in enumerate(zip(scenario.turns, gold_for(scenario).turns, strict=True)):
                 near, names = 0.0 if gold.changes else None, [call.name for call in turn.gold]
                 facts = {"has_gold": bool(names), "gold_calls": len(names), "gold_functions": names}
+                arguments = [{key: [value] for key, value in call.arguments.items()} for call in turn.gold]
+                facts["gold_arguments"] = arguments
                 if number > last:
                     expected.append({**facts, "closeness": None, "passed_official": False})
                     continue

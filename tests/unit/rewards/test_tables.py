@@ -25,6 +25,8 @@ GOLD = "cd"
 """The function that gold calls in every turn."""
 ANSWER, GARBAGE = "answer", "garbage"
 ONE, TWO = ({"gold_calls": len(names), "gold_functions": names} for names in ([GOLD], [GOLD, "ls"]))
+THREE = {"gold_calls": 1, "gold_functions": ["ls"], "gold_arguments": [{"a": [1], "b": [[2]], "c": ["", 3]}]}
+TWICE = {"gold_calls": 2, "gold_functions": ["ls", "ls"], "gold_arguments": [{"a": [1]}, {"a": [1]}]}
 
 
 def ok(name, /, error=None, **arguments):
@@ -135,6 +137,11 @@ DENSE = {
     "both functions among four": ([turn([*MISSED * 3, bad("ls")], **TWO)], {"price": 0}, [0.3 / 4], 2),
     "no function of gold's": ([turn([ok("pwd")], **ONE)], {}, [0], 0),
     "calls where gold makes none": ([turn(*GOOD, gold=False, gold_calls=0), PASS], {"price": 0}, [0, 0, 0, 0.5], 1),
+    "one left out": ([turn([bad("ls", a=1)], **THREE)], {}, [0.3 * 5 / 6], 0),
+    "one too many": ([turn([bad("ls", a=1, b=[2], c=3, d=4)], **THREE)], {}, [0.3 * 7 / 8], 0),
+    "another value": ([turn([bad("ls", a="1", b=[2])], **THREE)], {}, [0.3 * 5 / 6], 0),
+    "the nearest call": ([turn([bad("ls"), bad("ls", a=1, b=[2])], **THREE)], {"price": 0}, [0.3 / 2], 1),
+    "each call for one of gold's": ([turn([bad("ls", a=1)], **TWICE)], {}, [0.3 / 2], 0),
     "all for half": ([turn(MISSED, **ONE)], {"partial": 1}, [0.5], 0),
     "nothing for half": ([turn(MISSED, **ONE)], {"partial": 0}, [0], 0),
     "nobody says what gold calls": ([FAIL, PASS], {}, [0, 0, 0, 0.5], 0),
