@@ -192,8 +192,7 @@ def main() -> None:
         return train_with_trl(given)
     from benchmarks.rises import git
     from interaction.environment import load_tasks
-    from recipe.evaluation.intervals import CHANGE, interval
-    from recipe.report.tables import brackets
+    from recipe.evaluation.intervals import CHANGE, brackets, interval
 
     prepare(given)
     peak = dict.fromkeys(SIDES, 0.0)

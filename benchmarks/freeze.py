@@ -418,11 +418,8 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them by default")
     given = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":  # BFCL writes sets into some error texts
-        os.execve(
-            sys.executable,
-            [sys.executable, "-m", "benchmarks.freeze", *sys.argv[1:]],
-            {**os.environ, "PYTHONHASHSEED": "0"},
-        )
+        again = [sys.executable, "-m", "benchmarks.freeze", *sys.argv[1:]]
+        os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})
     before, found = json.loads(FILE.read_text()) if FILE.exists() else {}, list[str]()
     with tempfile.TemporaryDirectory(prefix="freeze_") as folder:
         for part in given.parts or PARTS:

@@ -88,24 +88,10 @@ def reach(tests: list[str]) -> None:
     for path in (*OUT.glob(".coverage*"), OUT / "seconds.jsonl"):
         path.unlink(missing_ok=True)
     settings, data = OUT / "coveragerc", OUT / ".coverage"
-    rooms = ",".join(
-        str(ROOT / name) for name in ("rewards", "interaction", "bfcl_env", "tau_env", "data_prep", "recipe")
-    )
-    settings.write_text(COVERAGE % (data, rooms))
+    rooms = ("rewards", "interaction", "bfcl_env", "tau_env", "data_prep", "recipe")
+    settings.write_text(COVERAGE % (data, ",".join(str(ROOT / name) for name in rooms)))
     start = [sys.executable, "-m", "coverage"]
-    given = [
-        "run",
-        f"--rcfile={settings}",
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "benchmarks.mutants",
-        "-n",
-        "2",
-        "--dist",
-        "loadfile",
-    ]
+    given = ["run", f"--rcfile={settings}", *"-m pytest -q -p benchmarks.mutants -n 2 --dist loadfile".split()]
     subprocess.run([*start, *given, *tests], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
     subprocess.run([*start, "combine", f"--rcfile={settings}"], cwd=ROOT, check=True)
     from coverage import CoverageData
@@ -224,9 +210,8 @@ def table(seed: int) -> None:
     with use_db(OUT / str(seed) / "session.sqlite") as session:
         for item, result in session.completed_work_items:
             place = item.mutations[0]
-            name = (
-                f"{place.module_path}:{place.start_pos[0]} {place.operator_name.partition('/')[2]} {place.occurrence}"
-            )
+            operator = place.operator_name.partition("/")[2]
+            name = f"{place.module_path}:{place.start_pos[0]} {operator} {place.occurrence}"
             edit = [line for line in (result.diff or "").splitlines() if re.match(r"[-+](?![-+])", line)]
             caught = result.is_killed or late.get(item.job_id, False)
             what = "caught" if caught else "changes nothing" if (reason := nothing.get(name)) else "lived"

@@ -100,9 +100,8 @@ def main() -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(given.start)
-    models = [
-        AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval() for path in (given.start, given.trained)
-    ]
+    load = AutoModelForCausalLM.from_pretrained
+    models = [load(path, dtype=torch.float32).eval() for path in (given.start, given.trained)]
     result = survey(found(given.files), ANY, tokenizer, models[0].config.vocab_size)
     if result.mistakes:
         raise SystemExit("\n".join(result.mistakes))

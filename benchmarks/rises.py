@@ -23,9 +23,10 @@ from typing import Any
 
 from matplotlib import pyplot
 
+from recipe.evaluation.intervals import brackets
 from recipe.report import validation
 from recipe.report.figures import COLORS
-from recipe.report.tables import Difference, Rise, Task, brackets, stage_rows, trained_stages
+from recipe.report.tables import Difference, Rise, Task, stage_rows, trained_stages
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.starts import BEFORE
 
@@ -145,10 +146,8 @@ def main() -> None:
     elif given.what == "curve":
         curve(given.name)
     else:
-        mark = rf"(<!-- rises {given.name} -->\n).*?(\n<!-- end -->)"
-        text, count = re.subn(
-            mark, lambda found: f"{found[1]}{table(given.name)}{found[2]}", PAGE.read_text(), flags=re.S
-        )
+        mark = rf"(?s)(<!-- rises {given.name} -->\n).*?(\n<!-- end -->)"
+        text, count = re.subn(mark, lambda found: f"{found[1]}{table(given.name)}{found[2]}", PAGE.read_text())
         if not count:
             raise SystemExit(f"{PAGE} has no <!-- rises {given.name} --> ... <!-- end -->")
         PAGE.write_text(text)

@@ -152,9 +152,8 @@ def train(name: str, seed: int, updates: int) -> list[float]:
         old = episodes.picked(episodes.old_log_probs)
         for _ in range(EPOCHS):
             new = episodes.picked(policy_log_probs(policy))
-            policy_loss, _ = get_policy_loss_fn(actor.policy_loss.loss_mode)(
-                old, new, advantages, episodes.mask.bool(), "token-mean", actor
-            )
+            loss_of = get_policy_loss_fn(actor.policy_loss.loss_mode)
+            policy_loss, _ = loss_of(old, new, advantages, episodes.mask.bool(), "token-mean", actor)
             _step(policy_optimizer, policy_loss)
             if config.critic.enable:
                 now = values_of(critic, episodes)
@@ -186,9 +185,8 @@ def draw(results: dict[str, Tensor], out: Path) -> None:
     for name, lines in results.items():
         style = "--" if name == "naive" else "-"
         drawn = axes.plot(lines.mean(0), style, label=name)
-        axes.fill_between(
-            range(lines.shape[1]), lines.min(0).values, lines.max(0).values, color=drawn[0].get_color(), alpha=0.1
-        )
+        worst, best = lines.min(0).values, lines.max(0).values
+        axes.fill_between(range(len(worst)), worst, best, color=drawn[0].get_color(), alpha=0.1)
     axes.axhline(1.0, color="grey", linewidth=0.8)
     axes.set(xlabel="updates", ylabel="expected return", ylim=(0, 1.05))
     axes.legend(loc="lower right")
@@ -198,7 +196,6 @@ def draw(results: dict[str, Tensor], out: Path) -> None:
 
 
 def main() -> None:
-    """Entry point of `python -m benchmarks.toy_credit`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="picture to write; none if left out")
     parser.add_argument("--seeds", type=int, default=5)

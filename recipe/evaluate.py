@@ -38,8 +38,8 @@ from interaction.users import UserFault, require_answer
 from recipe.evaluation.arguments import OPTIONS, key_of, parse, settings_of, through
 from recipe.evaluation.play import play_all, play_episode
 from recipe.evaluation.results import Judged, cost_of, results, text
-from recipe.evaluation.server import ServerError, context_note
-from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_lines, read_episodes
+from recipe.evaluation.server import context_note
+from recipe.evaluation.store import EPISODES, Settings, Store, finished_lines, read_episodes
 from recipe.files import PreflightError, write_atomic
 from recipe.machine.processes import Interruptible
 from recipe.stage import choosing
@@ -50,14 +50,13 @@ LOST_STATUS, DISAGREE_STATUS = 3, 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of `python -m recipe.evaluate`; returns the exit status."""
     given, vllm_flags = parse(list(sys.argv[1:] if arguments is None else arguments), __doc__)
     try:
         with Interruptible():
             if given.records:
                 return judge_records(given.records, given.out)
             return evaluate(given, vllm_flags)
-    except (EndpointRefusal, PreflightError, ServerError, SettingsError, UserFault, FileNotFoundError) as error:
+    except (EndpointRefusal, PreflightError, UserFault, FileNotFoundError) as error:
         print(f"\n{masked_text(str(error))}", file=sys.stderr)
         return 1
     except (OSError, KeyboardInterrupt) as error:  # a full disk, a folder that cannot be written

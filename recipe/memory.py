@@ -116,10 +116,10 @@ def load_architecture(model: str) -> Architecture:
         raise UnknownArchitecture(f"{model} cannot be estimated ({error!r:.200}); name {known}") from error
 
 
-def known_model(config: DictConfig) -> Architecture | None:
-    """The model of the configuration, if its layers are those that the estimate knows."""
+def known_model(config: DictConfig, key: str = "actor_rollout_ref.model.path") -> Architecture | None:
+    """The model that the configuration names, if its layers are those that the estimate knows."""
     try:
-        return load_architecture(str(config.actor_rollout_ref.model.path))
+        return load_architecture(str(OmegaConf.select(config, key)))
     except UnknownArchitecture:
         return None
 
@@ -383,12 +383,8 @@ def teacher_on_host(config: DictConfig) -> float:
     """Bytes of a teacher on a CPU, beside all else: its process, vLLM's cache, weights as they are and packed."""
     if not config.distillation.enabled:
         return 0.0
-    try:
-        return (
-            TEACHER_PROCESS + 8 * load_architecture(str(OmegaConf.select(config, f"{TEACHER}.model_path"))).parameters
-        )
-    except UnknownArchitecture:
-        return TEACHER_PROCESS
+    teacher = known_model(config, f"{TEACHER}.model_path")
+    return TEACHER_PROCESS + (8 * teacher.parameters if teacher else 0)
 
 
 def checkpoint_parts(model: Architecture, settings: Settings) -> tuple[float, float]:
@@ -520,7 +516,6 @@ def compose_stage(name: str, overrides: Sequence[str]) -> DictConfig:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
     parser = argparse.ArgumentParser("python -m recipe.memory", description="Estimate a run's memory on GPUs.")
     parser.add_argument("model", metavar="MODEL", help=f"folder, config.json, or one of {', '.join(SHIPPED)}")
     parser.add_argument("overrides", nargs="*", default=[], help="Hydra overrides, as recipe.train takes them")

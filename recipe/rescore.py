@@ -85,10 +85,8 @@ def table(columns: dict[tuple[str, str, str], Column]) -> str:
 
 
 def main() -> None:
-    """Entry point of `python -m recipe.rescore`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m recipe.rescore", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m recipe.rescore", description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("run", type=Path, metavar="RUN_DIR", help="folder of a run, such as outputs/default")
     add("--reward", required=True, help="Python file, or pkg://rewards.progress")

@@ -64,12 +64,10 @@ def number(low: float, high: float = math.inf, above: bool = False) -> Rule:
 
 
 def one_of(*choices: str) -> Rule:
-    """One of several texts."""
     return f"one of {', '.join(choices)}", lambda value: value in choices
 
 
 def or_null(rule: Rule) -> Rule:
-    """The same, or null."""
     return f"{rule[0]}, or null", lambda value: value is None or rule[1](value)
 
 
@@ -160,7 +158,6 @@ class ConfigFolders(SearchPathPlugin):
     """Has Hydra search recipe/config and verl's own configurations after the folder that it is given."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Hydra's hook."""
         search_path.append("recipe", f"file://{CONFIG_DIR}")
         search_path.append("verl", f"file://{verl_config_dir()}")
 
@@ -365,7 +362,6 @@ def command(arguments: Sequence[str], name: str = "stage1", group: str = "hardwa
 
     Args:
         name: the configuration, where `--config-name` gives none.
-        group: that of the hardware profiles.
 
     Raises:
         PreflightError: it cannot be composed.

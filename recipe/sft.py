@@ -112,10 +112,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         config.checkpoint.save_contents = ["model", "optimizer", "extra", "hf_model"]
     require(model_lora(config.model, "model"), packed_rows(config.model, "model", config.trainer.device))
     if config.model.lora_adapter_path is not None:
-        raise PreflightError(
-            "model.lora_adapter_path: a warm start trains a new adapter. Merge that one into the start model (peft: "
-            "merge_and_unload, save_pretrained), and set MODEL to the result."
-        )
+        how = "Merge that one into the start model (peft: merge_and_unload, save_pretrained), and set MODEL to that"
+        raise PreflightError(f"model.lora_adapter_path: a warm start trains a new adapter. {how}.")
     if config.model.path is not None:
         require(weights(config.model.path))
         starts.check_same_start(config)
@@ -188,7 +186,6 @@ def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | N
 
 
 def main() -> None:
-    """Entry point of `python -m recipe.sft`."""
     config, again = None, ""
     try:
         config, overrides = command(sys.argv[1:], "sft", group="sft_hardware")

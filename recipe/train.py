@@ -48,9 +48,7 @@ def launch(config: DictConfig, cluster: tuple[str, Answer] | None = None) -> Non
     from verl.utils.config import validate_config
 
     if config.trainer.device == "cpu" and PlatformRegistry.get("cpu") is None:  # verl hides errors of plug-ins
-        sys.exit(
-            "The CPU platform is not registered with verl. Run `bash setup.sh` again: it installs the entry point."
-        )
+        sys.exit("The CPU platform is not registered with verl. Run `bash setup.sh`, which installs the entry point.")
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
 
     class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
@@ -143,7 +141,9 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         trains = not looks and (not end.at_target(config) or end.owes_validation(config))
         if not looks:
             with writing(config):
-                starts.note(config, overrides)
+                say(starts.start_over(config))
+                starts.write_start(config, overrides)
+                starts.write_manifest(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     unknown = (f"NOTE       {line}" for line in unread(config, overrides))
@@ -174,15 +174,13 @@ def run(config: DictConfig, overrides: list[str]) -> None:
 
 
 def main() -> None:
-    """Entry point of `python -m recipe.train`."""
     try:
         config, overrides = command(sys.argv[1:])
         preflight.check_settings(config)
     except PreflightError as error:
         sys.exit(f"\ncannot start: {error}")
-    logging.basicConfig(
-        stream=sys.stdout, level=logging.INFO, format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
-    )
+    form = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=form)
     run(config, overrides)
 
 

@@ -18,11 +18,13 @@ import importlib.metadata
 import os
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    """What an accelerator would have to be asked for."""
+def _always(answer: Any) -> Callable[..., Any]:
+    """A function or method with one answer, whatever it is asked."""
+    return lambda *_, **__: answer
 
 
 def _device_module() -> types.ModuleType:
@@ -38,13 +40,13 @@ def _device_module() -> types.ModuleType:
     idle = ("set_device", "synchronize", "empty_cache", "ipc_collect", "reset_peak_memory_stats")
     empty = ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved")
     vars(module).update(
-        dict.fromkeys(idle, _nothing),
-        **dict.fromkeys(empty, lambda *_: 0),
+        dict.fromkeys(idle, _always(None)),
+        **dict.fromkeys(empty, _always(0)),
         __getattr__=lambda name: getattr(torch.cpu, name),
-        is_available=lambda: True,
-        device_count=lambda: 1,
-        current_device=lambda: torch.device("cpu"),
-        get_device_name=lambda *_: "cpu",
+        is_available=_always(True),
+        device_count=_always(1),
+        current_device=_always(torch.device("cpu")),
+        get_device_name=_always("cpu"),
         get_rng_state=lambda *_: torch.get_rng_state(),
         set_rng_state=lambda state, *_: torch.set_rng_state(state),
         manual_seed=torch.manual_seed,
@@ -65,46 +67,19 @@ def _register_platform() -> None:
         device_name = "cpu"
         vendor_name = "generic"
         device_module = _device_module()
-        set_device = synchronize = empty_cache = set_allocator_settings = _nothing
-        profiler_start = profiler_stop = cudart = _nothing
-
-        def is_available(self) -> bool:
-            return True
-
-        def is_platform_available(self, use_smi_check: bool = False) -> bool:
-            return False  # chosen by VERL_PLATFORM, never detected
-
-        def current_device(self) -> Any:
-            return torch.device("cpu")
-
-        def device_count(self) -> int:
-            return 1
-
-        def manual_seed(self, seed: int) -> None:
-            torch.manual_seed(seed)
-
-        manual_seed_all = manual_seed
-
-        def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
-            return None, None
-
-        def communication_backend_name(self) -> str:
-            return "gloo"
-
-        def visible_devices_envvar(self) -> str:
-            return "VERL_CPU_VISIBLE_DEVICES"
-
-        def nvtx_range(self, msg: str) -> Any:
-            return contextlib.nullcontext()
-
-        def ray_resource_name(self) -> str:
-            return "GPU"  # the resource pools of verl ask Ray for it; the launcher declares one
-
-        def ray_noset_envvars(self) -> list[str]:
-            return []
-
-        def is_ipc_supported(self) -> bool:
-            return False
+        set_device = synchronize = empty_cache = set_allocator_settings = _always(None)
+        profiler_start = profiler_stop = cudart = _always(None)
+        manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
+        is_available, device_count = _always(True), _always(1)
+        is_platform_available = _always(False)  # chosen by VERL_PLATFORM, never detected
+        current_device = _always(torch.device("cpu"))
+        get_device_capability = _always((None, None))
+        communication_backend_name = _always("gloo")
+        visible_devices_envvar = _always("VERL_CPU_VISIBLE_DEVICES")
+        ray_resource_name = _always("GPU")  # the resource pools of verl ask Ray for it; the launcher declares one
+        ray_noset_envvars = _always([])
+        is_ipc_supported = _always(False)
+        nvtx_range = _always(contextlib.nullcontext())
 
 
 def _use_gloo() -> None:

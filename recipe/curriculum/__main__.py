@@ -40,13 +40,9 @@ class Ablations:
 
 
 def main(arguments: list[str]) -> None:
-    """Entry point of `python -m recipe.curriculum`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m recipe.curriculum", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--curriculum", default="curriculum", metavar="FILE_OR_NAME", help="default: recipe/config/curriculum.yaml"
-    )
+    form, default = argparse.RawDescriptionHelpFormatter, "default: recipe/config/curriculum.yaml"
+    parser = argparse.ArgumentParser(prog="python -m recipe.curriculum", description=__doc__, formatter_class=form)
+    parser.add_argument("--curriculum", default="curriculum", metavar="FILE_OR_NAME", help=default)
     parser.add_argument("--stages", default="", metavar="NAME,NAME", help="only these stages of it")
     parser.add_argument("--ablations", metavar="FILE_OR_NAME", help="a set of runs instead, and a table of them")
     parser.add_argument("overrides", nargs="*", metavar="override", help="[STAGE:]key=value")

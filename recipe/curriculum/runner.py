@@ -247,10 +247,8 @@ def _run_stage(folder: Path, stage: Stage, progress: Progress, note: Path, stage
     if times := time_line(folder):
         print(f"{stage.folder}: {times}", flush=True)
     if done.gate and done.gate.stops:
-        raise StageFailed(
-            f"\n{stage.folder} has trained its {done.global_step} steps and has not passed its gate: {done.gate.text}. "
-            f"{starts.gate_advice(*(each.composed for each in stages))}"
-        )
+        said = f"has trained its {done.global_step} steps and has not passed its gate: {done.gate.text}"
+        raise StageFailed(f"\n{stage.folder} {said}. {starts.gate_advice(*(each.composed for each in stages))}")
 
 
 def _failed(name: str, log: Path, what: str, stages: Sequence[Stage]) -> StageFailed:

@@ -80,24 +80,18 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
     if search:
         given.max_nodes = given.max_nodes or MAX_NODES
     numbers = (given.samples, given.max_nodes, given.max_tokens, given.limit, given.concurrency, given.attempts)
+    both = any(getattr(given, name, None) is not None for name in given.leave_out)
+    alike = given.samples > 1 and not (given.temperature or varies or "temperature" in given.leave_out)
+    no_key = given.api_key_env and given.api_key_env not in os.environ
     for wrong, line in (
         (min(number for number in numbers if number is not None) < 1, f"{NUMBERS}: give numbers from 1"),
         (not given.category or not {*given.category} <= {*known}, "--domain, --mode, --category: no category fits all"),
         (flags and not given.model, "-- FLAGS go to vLLM, which only --model starts"),
         (given.stop and given.model, "--stop is for --endpoint; of --model the chat template says it"),
         (given.adapter and not given.model, "--adapter: name the model it belongs to with --model"),
-        (
-            any(getattr(given, name, None) is not None for name in given.leave_out),
-            "--leave-out and the option of the same name contradict each other",
-        ),
-        (
-            given.samples > 1 and not (given.temperature or varies or "temperature" in given.leave_out),
-            "--samples at --temperature 0 plays the same episode again",
-        ),
-        (
-            given.api_key_env and given.api_key_env not in os.environ,
-            f"--api-key-env {given.api_key_env}: there is no such environment variable",
-        ),
+        (both, "--leave-out and the option of the same name contradict each other"),
+        (alike, "--samples at --temperature 0 plays the same episode again"),
+        (no_key, f"--api-key-env {given.api_key_env}: there is no such environment variable"),
         (given.max_nodes and not search, "--max-nodes is the budget of a search; give it with --strategy dfsdt"),
         (
             search and given.user and given.user["kind"] == "endpoint",
@@ -177,7 +171,7 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
 
 
 def settings_of(given: argparse.Namespace) -> Settings:
-    """What decides the outcome. Raises ServerError if there is no model in the folder."""
+    """What decides the outcome. Raises PreflightError if there is no model in the folder."""
     model = given.served_name
     if given.model:
         server.check_model(given.model, given.adapter)
@@ -207,7 +201,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
 
 
 def through(given: argparse.Namespace, flags: Sequence[str], settings: Settings, log: Path, work: Work) -> Any:
-    """What `work` makes of the endpoint. Raises ServerError and EndpointRefusal if there is none."""
+    """What `work` makes of the endpoint. Raises PreflightError and EndpointRefusal if there is none."""
 
     async def asked(url: str, name: str, key: str, plain: Callable[[str], str], **stops: list[int]) -> Any:
         how = (given.timeout, given.attempts, given.backoff)
@@ -227,5 +221,4 @@ def through(given: argparse.Namespace, flags: Sequence[str], settings: Settings,
 
 
 def key_of(given: argparse.Namespace) -> str:
-    """The endpoint's key."""
     return os.environ[given.api_key_env] if given.api_key_env else "EMPTY"

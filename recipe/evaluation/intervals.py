@@ -22,6 +22,11 @@ NOTHING = 1e-9
 """A difference that is rounding and no more."""
 
 
+def brackets(sure: Interval | None, form: str = "+.3f", times: float = 1) -> str:
+    """An interval in brackets, its bounds so many times as large; nothing where there is none."""
+    return "" if sure is None else f" [{times * sure[0]:{form}}, {times * sure[1]:{form}}]"
+
+
 def wilson(share: float, trials: float, quantile: float = Z) -> Interval:
     """Wilson's score interval for a share (E. B. Wilson, 1927), 95 %. `trials` may be an effective number."""
     centre = share + quantile**2 / (2 * trials)

@@ -14,8 +14,8 @@ from typing import Any
 from interaction.environment import Task, averages_of, load_tasks
 from interaction.record import EpisodeRecord
 from recipe.evaluation.intervals import SHARE, interval, pass_all_k, pass_at_k
-from recipe.evaluation.store import EPISODES, SettingsError, finished_lines
-from recipe.files import aligned
+from recipe.evaluation.store import EPISODES, finished_lines
+from recipe.files import PreflightError, aligned
 from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
 
 RATES = ("format_rate", "call_success_rate", "turns", "steps", "calls")
@@ -181,13 +181,13 @@ def cost_of(paths: Sequence[Path]) -> dict[str, Any] | None:
     the branches of all episodes that gave other results when they were played again.
 
     Raises:
-        SettingsError: some were found by a search and others were not.
+        PreflightError: some were found by a search and others were not.
     """
     own = [path for path in paths if path.name == EPISODES]
     found = [item for path in own for item in finished_lines(path).values()]
     searched = {"search" in line for line, _ in found} | ({False} if len(own) < len(paths) else set())
     if len(searched) > 1:
-        raise SettingsError("--strategy dfsdt found only some of these episodes: judge each strategy by itself")
+        raise PreflightError("--strategy dfsdt found only some of these episodes: judge each strategy by itself")
     if not found or len(own) < len(paths):
         return None
     rows = []
@@ -204,13 +204,6 @@ def cost_of(paths: Sequence[Path]) -> dict[str, Any] | None:
         f"episode, of which {cost['messages']:.1f} messages are kept; {cost['dropped']} branches dropped"
     )
     return cost
-
-
-def lost_text(lost: Sequence[Mapping[str, Any]]) -> str:
-    """How many episodes were lost, and the most frequent causes."""
-    causes = Counter(item["reason"] for item in lost).most_common(3)
-    told = "".join(f"\n  {number} x {reason}" for reason, number in causes)
-    return f"LOST: {len(lost)} episodes are in no number; the same command plays them again:{told}"
 
 
 def text(found: Mapping[str, Any]) -> str:
@@ -238,8 +231,9 @@ def text(found: Mapping[str, Any]) -> str:
     parts.append(fill(", ".join(f"{name} {value}" for name, value in told.items() if value), 120))
     if found.get("note"):
         parts.append(found["note"])
-    if found["lost"]:
-        parts.append(lost_text(found["lost"]))
+    if lost := Counter(item["reason"] for item in found["lost"]):
+        causes = "".join(f"\n  {number} x {reason}" for reason, number in lost.most_common(3))
+        parts.append(f"LOST: {lost.total()} episodes are in no number; the same command plays them again:{causes}")
     return "\n\n".join(filter(None, parts))
 
 

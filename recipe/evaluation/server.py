@@ -38,10 +38,6 @@ GPU_SHARE = "0.8"
 PROFILES = sorted(path.stem for path in (CONFIG_DIR / "hardware").glob("*.yaml"))
 
 
-class ServerError(RuntimeError):
-    """The server cannot be started."""
-
-
 @contextmanager
 def serve(model: Path, log: Path, hardware: str | None = None, flags: Sequence[str] = ()) -> Iterator[str]:
     """Address, up to and with `/v1`, of a server of `model` under the name SERVED_NAME.
@@ -52,7 +48,7 @@ def serve(model: Path, log: Path, hardware: str | None = None, flags: Sequence[s
         flags: more of vLLM's flags; they come last, so they win.
 
     Raises:
-        ServerError: the folder is no model, or the server ended or did not answer; the message has its last words.
+        PreflightError: the folder is no model, or the server ended or did not answer; the message has its last words.
     """
     check_model(model)
     hardware = hardware or detect_hardware()
@@ -110,19 +106,17 @@ def adapter_flags(adapters: Mapping[str, Path]) -> list[str]:
 
 
 def check_model(model: Path, adapter: Path | None = None) -> None:
-    """Raises ServerError if these are no model folder and no adapter of it, or not what a stage has written."""
+    """Raises PreflightError if these are no model folder and no adapter of it, or not what a stage has written."""
     try:
         json.loads((model / "config.json").read_text("utf-8")).keys()
         wrong = changed(model)
         if adapter is not None and not wrong:
             wrong = other_base(read_adapter(adapter), str(model))
     except (OSError, ValueError, AttributeError) as error:
-        raise ServerError(
-            f"{adapter or model} cannot be served: {line_of(error)}. Expected Hugging Face folders, such as "
-            "outputs/<RUN>/<stage>/hf for --model and <stage>/adapter for --adapter."
-        ) from error
+        how = "Expected Hugging Face folders, such as outputs/<RUN>/<stage>/hf, and for --adapter <stage>/adapter"
+        raise PreflightError(f"{adapter or model} cannot be served: {line_of(error)}. {how}.") from error
     if wrong:
-        raise ServerError(f"{wrong}. Give the model that was exported, and with --adapter its base as --model.")
+        raise PreflightError(f"{wrong}. Give the model that was exported, and with --adapter its base as --model.")
 
 
 def profile_environment(hardware: str) -> dict[str, str]:
@@ -179,10 +173,9 @@ def context_note(model: Path, flags: Sequence[str], settings: Settings) -> str:
     if not over:
         return ""
     limits = f"a context of {context} tokens" + (f" and messages of {reply} (--max-tokens)" if reply else "")
-    return (
-        f"over budget: gold of {len(over)} of {len(tasks)} tasks does not fit {limits}: accuracy can reach "
-        f"{1 - len(over) / len(tasks):.3f} at most. -- --max-model-len N and --docs signature let more fit"
-    )
+    said = f"gold of {len(over)} of {len(tasks)} tasks does not fit {limits}: accuracy can reach"
+    most = 1 - len(over) / len(tasks)
+    return f"over budget: {said} {most:.3f} at most. -- --max-model-len N and --docs signature let more fit"
 
 
 def plain_of(model: Path, flags: Sequence[str] = ()) -> Callable[[str], str]:
@@ -236,4 +229,4 @@ def _wait_until_ready(server: subprocess.Popen[bytes], health: str, log: Path) -
             return
         time.sleep(0.5)
     words = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-    raise ServerError(f"vLLM {how}; the end of {log}:\n{words}")
+    raise PreflightError(f"vLLM {how}; the end of {log}:\n{words}")

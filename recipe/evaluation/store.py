@@ -17,12 +17,7 @@ from interaction.environment import DEFAULT, Task, read_options, tasks_under
 from interaction.masked import masked
 from interaction.policy import read_policy
 from interaction.record import VERSION, EpisodeRecord
-from recipe.files import STRICT, Appended, Damaged, StateFile, lines
-
-
-class SettingsError(RuntimeError):
-    """The folder belongs to another evaluation, or cannot be used. The message says what to do."""
-
+from recipe.files import STRICT, Appended, Damaged, PreflightError, StateFile, lines
 
 EPISODES = "episodes.jsonl"
 PARTS = {
@@ -99,12 +94,12 @@ class Settings:
         ]
 
     def require_tasks(self) -> None:
-        """Raises SettingsError if no task is of the split and the categories; the message says what there is."""
+        """Raises PreflightError if no task is of the split and the categories; the message says what there is."""
         if not self.tasks():
             tasks = tasks_under(self.environment, self.options)
             found = Counter(f"{task.part} in {task.category}" for task in tasks if task.category in self.categories)
             has = ", ".join(f"{count} {name}" for name, count in found.items())
-            raise SettingsError(f"--split {self.split}: environment {self.environment} has no such task, but {has}")
+            raise PreflightError(f"--split {self.split}: environment {self.environment} has no such task, but {has}")
 
     def rules(self) -> dict[str, Any]:
         """The environment's settings: BFCL is played by BFCL's rules."""
@@ -141,7 +136,7 @@ class Store:
     """Folder of one evaluation: settings.json and episodes.jsonl. One process at a time.
 
     Raises:
-        SettingsError: the folder holds an evaluation with other settings, or cannot be written.
+        PreflightError: the folder holds an evaluation with other settings, or cannot be written.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
@@ -149,9 +144,9 @@ class Store:
         try:
             self._lines = Appended(self.path)
         except BlockingIOError:
-            raise SettingsError(f"another evaluation is writing to {folder}; choose another --out") from None
+            raise PreflightError(f"another evaluation is writing to {folder}; choose another --out") from None
         except (OSError, Damaged) as error:
-            raise SettingsError(f"{folder} cannot be written: {error}; choose another --out") from error
+            raise PreflightError(f"{folder} cannot be written: {error}; choose another --out") from error
         self.close, self.add = self._lines.close, self._lines.add
         settings = replace(settings, **{name: masked(getattr(settings, name)) for name in HIDDEN})
         if not self.path.stat().st_size:  # no episode was played with others
@@ -161,18 +156,16 @@ class Store:
             kept = SETTINGS.read(folder / "settings.json")
         except Damaged as error:
             self.close()
-            raise SettingsError(f"{error}: the settings of the episodes beside it; choose another --out.") from error
+            raise PreflightError(f"{error}: the settings of the episodes beside it; choose another --out.") from error
         pairs = [(item.name, getattr(kept, item.name, None), getattr(settings, item.name)) for item in fields(settings)]
         if changed := [f"{name} was {before!r}, is {now!r}" for name, before, now in pairs if before != now]:
             self.close()
-            raise SettingsError(
-                f"{folder} holds an evaluation with other settings: {'; '.join(changed)}. Choose another "
-                "--out, or give the settings it was started with."
-            )
+            said = f"{folder} holds an evaluation with other settings: {'; '.join(changed)}"
+            raise PreflightError(f"{said}. Choose another --out, or give the settings it was started with.")
 
     def episodes(self) -> dict[tuple[str, int], EpisodeRecord]:
-        """As `finished_episodes`."""
-        return finished_episodes(self.path)
+        """Task and sample -> record of the finished episodes."""
+        return {key: record for key, (_, record) in finished_lines(self.path).items()}
 
 
 HIDDEN = ("endpoint", "user", "options", "made_with")
@@ -196,11 +189,6 @@ def finished_lines(path: Path) -> dict[tuple[str, int], tuple[dict[str, Any], Ep
     """Task and sample -> line and record of the finished episodes in an evaluation's episodes.jsonl."""
     found = (item for item in _whole_lines(path) if item is not None)
     return {(str(line.get("task_id")), int(line.get("sample", 0))): (line, record) for line, record in found}
-
-
-def finished_episodes(path: Path) -> dict[tuple[str, int], EpisodeRecord]:
-    """The same without the lines."""
-    return {key: record for key, (_, record) in finished_lines(path).items()}
 
 
 def read_episodes(path: Path) -> tuple[list[tuple[dict[str, Any], EpisodeRecord]], int]:

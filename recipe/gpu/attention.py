@@ -58,10 +58,8 @@ def bounds_of(position_ids: Tensor) -> Bounds:
     lengths = cumulative.diff()
     index = torch.arange(flat.numel(), device=flat.device)
     if not len(starts) or starts[0] != 0 or not torch.equal(flat, index - starts.repeat_interleave(lengths)):
-        raise ValueError(
-            "attn_implementation=varlen reads from position ids where sequences begin: they must count 0, 1, 2 ... in "
-            f"each, and these begin with {flat[:8].tolist()}. Use sdpa for a model with other positions."
-        )
+        found = f"they must count 0, 1, 2 ... in each, and these begin with {flat[:8].tolist()}. Use sdpa for others"
+        raise ValueError(f"attn_implementation=varlen reads from position ids where sequences begin: {found}.")
     bounds = Bounds(cumulative.to(torch.int32), int(lengths.max()))
     _last = (weakref.ref(position_ids), position_ids._version, bounds)
     return bounds
@@ -85,10 +83,8 @@ def flash(
         TypeError: float32, which the kernel does not take.
     """
     if query.dtype not in (torch.bfloat16, torch.float16):
-        raise TypeError(
-            f"attn_implementation=varlen computes in half precision on GPUs, and was given {query.dtype}. Set "
-            "fsdp_config.mixed_precision=null, which is bfloat16, or attn_implementation=sdpa."
-        )
+        how = "Set fsdp_config.mixed_precision=null, which is bfloat16, or attn_implementation=sdpa"
+        raise TypeError(f"attn_implementation=varlen takes half precision on GPUs, not {query.dtype}. {how}.")
     left = -1 if window is None else window - 1
     cumulative, longest = bounds
     return varlen_attn(
@@ -148,10 +144,9 @@ def varlen(
         **{name: others.get(name) is not None for name in NOT_COMPUTED},
     }
     if wrong := [what for what, found in asked.items() if found]:
-        raise ValueError(
-            f"attn_implementation=varlen is causal attention over packed rows, and {type(module).__name__} asks for: "
-            f"{', '.join(wrong)}. Set use_remove_padding=true, or override_config.attn_implementation=sdpa."
-        )
+        what = f"causal attention over packed rows, and {type(module).__name__} asks for: {', '.join(wrong)}"
+        how = "Set use_remove_padding=true, or override_config.attn_implementation=sdpa"
+        raise ValueError(f"attn_implementation=varlen is {what}. {how}.")
     assert position_ids is not None
     q, k, v = (x.to(value.dtype).transpose(1, 2).flatten(0, 1) for x in (query, key, value))
     compute = flash if q.is_cuda else sequence_by_sequence

@@ -90,10 +90,8 @@ def check(device: str, **shape: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Entry point."""
-    parser = argparse.ArgumentParser(
-        prog="python -m recipe.gpu.selfcheck", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m recipe.gpu.selfcheck", description=__doc__, formatter_class=form)
     for name in ("--heads", "--kv-heads", "--head-size"):
         parser.add_argument(name, type=int, required=True)
     parser.add_argument("--window", type=int, help="tokens that a token sees, for models with a sliding window")

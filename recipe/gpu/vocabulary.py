@@ -23,9 +23,8 @@ def initialize(engine: Any) -> None:
     model = engine.model_config
     if model.model_type == "language_model" and model.tokenizer is not None:
         _ids = size = len(model.tokenizer)
-        engine.module.get_output_embeddings().register_forward_hook(
-            lambda head, given, logits: logits[..., :size] if size < logits.shape[-1] else None
-        )
+        head = engine.module.get_output_embeddings()
+        head.register_forward_hook(lambda _, given, logits: logits[..., :size] if size < logits.shape[-1] else None)
 
 
 def log_probs(

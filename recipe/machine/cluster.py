@@ -114,9 +114,7 @@ def ask(address: str, function: str, argument: Any, environment: Mapping[str, st
     question = json.dumps({"function": function, "argument": argument, "environment": dict(environment or {})})
     command, given = [sys.executable, "-m", "recipe.machine.cluster"], {**os.environ, "RAY_ADDRESS": address}
     try:
-        done = subprocess.run(
-            command, input=question, env=given, capture_output=True, text=True, timeout=60.0 + PATIENCE
-        )
+        done = subprocess.run(command, input=question, env=given, capture_output=True, text=True, timeout=60 + PATIENCE)
     except subprocess.TimeoutExpired as error:
         raise ClusterError(f"the Ray cluster at {address} did not answer within {error.timeout:.0f} s") from error
     for line in done.stdout.splitlines():
@@ -124,10 +122,8 @@ def ask(address: str, function: str, argument: Any, environment: Mapping[str, st
             content = json.loads(line.removeprefix(MARK))
             return Answer(tuple(Node(**node) for node in content["nodes"]), content["here"])
     if re.search(r"authentication ?error|InvalidAuthToken|unauthenticated|authentication token", done.stderr, re.I):
-        raise ClusterError(
-            f"the Ray cluster at {address} wants a token, and this start has none or another one. Set "
-            "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH (run_cluster.sh: `source outputs/cluster/environment`)"
-        )
+        how = "Set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH (run_cluster.sh: `source outputs/cluster/environment`)"
+        raise ClusterError(f"the Ray cluster at {address} wants a token, and this start has none or another one. {how}")
     raise ClusterError(f"the Ray cluster at {address} cannot be asked: {_last_line(done.stderr)}")
 
 
@@ -321,7 +317,6 @@ class Losses:
         """Processes here that Ray says nothing about: its own, without which it waits for minutes, and vLLM's."""
 
     def __call__(self) -> str | None:
-        """Look once."""
         with suppress(psutil.NoSuchProcess):  # another one that has ended meanwhile
             for child in psutil.Process().children(recursive=True):
                 if (name := child.name()) in ("gcs_server", "raylet") or name.startswith("VLLM::"):

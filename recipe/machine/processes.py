@@ -144,9 +144,7 @@ def alone(run: Path) -> Iterator[Path]:
         except BlockingIOError:
             lock.seek(0)
             owner = lock.read(20).strip() or "unknown"
-            sys.exit(
-                f"{run} is in use: process {owner} trains into it. Wait for it or end it, or set RUN=another-name."
-            )
+            sys.exit(f"{run} is in use: process {owner} trains into it. Wait for it, end it, or set RUN=another-name.")
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()

@@ -16,11 +16,7 @@ WHY = {"too_long": "too long", "earlier": "played again after a resume", "silent
 
 
 def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes: list[str]) -> Iterator[str]:
-    """Every stored trajectory can be trained on, or is counted among those that are left out. Fills in `data.stored`.
-
-    Args:
-        settings: the model's, as `preflight.model.load_settings` returns them.
-    """
+    """Every stored trajectory can be trained on, or is counted as left out. Fills in `data.stored`."""
     rollout, model = config.actor_rollout_ref.rollout, str(config.actor_rollout_ref.model.path)
     limits = Limits.of(config)
     known = min(settings.vocab_size, len(tokenizer))  # recipe/gpu/vocabulary.py: no other id has a log-probability
@@ -32,20 +28,18 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes:
         return
     rows, what = len(result.items(grouped)), "groups" if grouped else "trajectories"
     left = ", ".join(f"{counts[name]} {text}" for name, text in WHY.items() if counts[name])
+    left = left and f"; left out: {left}"
     if grouped and result.groups and rollout.n != result.largest_group:
         yield f"{N}={rollout.n}, and the largest group of offline.files has {result.largest_group}. Set {N} to that."
     if rows < config.data.train_batch_size:
-        yield (
-            f"data.train_batch_size={config.data.train_batch_size} is more than the {rows} {what} of offline.files "
-            f"that can be trained on{f'; left out: {left}' * bool(left)}. Set TRAIN_BATCH_SIZE lower."
-        )
+        batch = f"data.train_batch_size={config.data.train_batch_size}"
+        yield f"{batch} is more than the {rows} {what} of offline.files{left}. Set TRAIN_BATCH_SIZE lower."
     short = f"{counts['shortened']} without their last steps, {counts['steps_dropped']} in all"
     lone = f"{result.lone} left out, alone in their group"
     more = "".join(f"; {text}" for text, number in ((short, counts["shortened"]), (lone, result.lone)) if number)
-    more += f"; left out: {left}" * bool(left)
     old = {"start": f"{model} in every step", "step": "the policy at the beginning of each step"}
     notes += [
-        f"offline: {counts['trained']} of {counts['read']} trajectories, up to {result.longest} tokens{more}",
+        f"offline: {counts['trained']} of {counts['read']} trajectories, up to {result.longest} tokens{more}{left}",
         f"offline: they are another policy's; old log-probabilities are those of {old[config.offline.old_log_probs]}",
         "offline: nothing is validated by playing; rewards are stored ones, so critic/score/mean does not rise",
     ]

@@ -80,20 +80,15 @@ def read_sides(config: DictConfig) -> Sides:
     data = config.data
     if data.val_share is not None and data.val_files:
         raise PreflightError("data.val_share: with data.val_files set it to null.")
-    if data.use_dynamic_bsz and data.max_length > data.max_token_len_per_gpu:
-        raise PreflightError(
-            f"data.max_length={data.max_length} is more than data.max_token_len_per_gpu={data.max_token_len_per_gpu}, "
-            "the tokens of a micro-batch. Set the latter to as many."
-        )
+    if data.use_dynamic_bsz and data.max_length > (most := data.max_token_len_per_gpu):
+        raise PreflightError(f"data.max_token_len_per_gpu={most} is below data.max_length={data.max_length}. Raise it.")
     if OmegaConf.select(data, "custom_cls.path"):
         raise PreflightError("data.custom_cls: conversations are read by this project. Set data.custom_cls.path=null.")
     train = read_conversations(as_list(data.train_files))
     val = read_conversations(as_list(data.val_files), "val_files") if data.val_files else []
     if both := on_both(train, val):
-        raise PreflightError(
-            f"{len(both)} of the {len(val)} conversations of data.val_files are also in data.train_files, or of the "
-            f"same query ({both[0][0]} and {both[0][1]}). Take them out of one, or set data.val_share instead."
-        )
+        said = f"are also in data.train_files, or of the same query ({both[0][0]} and {both[0][1]})"
+        raise PreflightError(f"{len(both)} of {len(val)} conversations of data.val_files {said}. Take them out of one.")
     return Sides(train, val)
 
 
@@ -247,19 +242,16 @@ class Template:
         """
         messages, pieces = list(conversation.messages), list[str]()
         options = {} if self.thinking is None else {"enable_thinking": bool(self.thinking)}
+        template = f"{conversation.place}: the chat template of {self.model}"
         for number, message in enumerate(messages):
             text = self._render([message], **options)
             pieces.append(text[len(self.before) :] if number and message["role"] != "system" else text)
             if message["role"] == "assistant" and not pieces[-1].startswith(self.header):
-                raise PreflightError(
-                    f"{conversation.place}: the chat template of {self.model} lets the model begin with "
-                    f"{self.header[-60:]!r}, but writes its messages otherwise. Put another chat_template.jinja there."
-                )
+                said = f"lets the model begin with {self.header[-60:]!r}, but writes its messages otherwise"
+                raise PreflightError(f"{template} {said}. Put another chat_template.jinja there.")
         if not self.alone and self._render(messages, **options) != "".join(pieces):
-            raise PreflightError(
-                f"{conversation.place}: the chat template of {self.model} writes it otherwise as a whole than message "
-                "by message. Set data.ignore_input_ids_mismatch=true to train on the latter, as in rollouts."
-            )
+            how = "Set data.ignore_input_ids_mismatch=true to train on the latter, as in rollouts"
+            raise PreflightError(f"{template} writes it otherwise as a whole than message by message. {how}.")
         return pieces
 
     def _render(self, messages: Sequence[Message], **options: Any) -> str:
@@ -333,10 +325,8 @@ def arrange(sides: Sides, config: DictConfig, load_tokenizer: Callable[[str], An
     rows = min(len(train), data.train_max_samples) if data.train_max_samples > 0 else len(train)
     steps = rows // data.train_batch_size * trainer.total_epochs
     if (asked := trainer.total_training_steps or 1) > steps:  # verl would end without a word
-        raise PreflightError(
-            f"{rows} conversations to train on make {steps} steps of data.train_batch_size={data.train_batch_size} in "
-            f"trainer.total_epochs={trainer.total_epochs}, fewer than {asked}. Set a smaller batch or more epochs."
-        )
+        made = f"make {steps} steps of data.train_batch_size={data.train_batch_size}, fewer than {asked}"
+        raise PreflightError(f"{rows} conversations to train on {made}. Set a smaller one, or trainer.total_epochs.")
     return Sides(train, val, {"train": len(train), "val": len(val), "cut": cut + cut_of_val, "left_out": left_out})
 
 

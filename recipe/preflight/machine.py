@@ -67,10 +67,8 @@ def lacks(config: DictConfig, model: Architecture | None, notes: list[str], alon
     folder = Path(config.paths.stage).absolute()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     if (free := shutil.disk_usage(existing).free) < space:
-        yield (
-            f"{free / GB:.1f} GB are free on the disk of {existing}, about {space / GB:.1f} GB are needed. Set "
-            "paths.run to another disk, or lower trainer.max_actor_ckpt_to_keep."
-        )
+        said = f"{free / GB:.1f} GB are free on the disk of {existing}, about {space / GB:.1f} GB are needed"
+        yield f"{said}. Set paths.run to another disk, or lower trainer.max_actor_ckpt_to_keep."
 
 
 def wanted_memory(config: DictConfig, model: Architecture | None) -> float:
@@ -153,10 +151,8 @@ def choose_attention(config: DictConfig, device: str, settings: Any) -> list[str
             model.override_config.attn_implementation = name
             wrong = f"{chosen} is wrong: {found[chosen]['says']}; so {key}=" * (name != chosen)
             return [f"attention: {wrong}{name} is right {where}: {found[name]['says']}"]
-    raise PreflightError(
-        f"PyTorch's packed attention is wrong {where}: {found[chosen]['says']}; {other}: {found[other]['says']}. Set "
-        f"{key}=sdpa, with memory that grows by the square of a micro-batch's tokens."
-    )
+    said = f"is wrong {where}: {found[chosen]['says']}; {other}: {found[other]['says']}"
+    raise PreflightError(f"PyTorch's packed attention {said}. Set {key}=sdpa, which takes more memory.")
 
 
 def head_shape(settings: Any, path: str) -> dict[str, int | None]:
@@ -168,9 +164,7 @@ def head_shape(settings: Any, path: str) -> dict[str, int | None]:
     heads = getattr(settings, "num_attention_heads", None)
     size = getattr(settings, "head_dim", None) or (settings.hidden_size // heads if heads else None)
     if not heads or not size:
-        raise PreflightError(
-            f"config.json of {path} names no attention heads to try varlen with. Choose the attention sdpa."
-        )
+        raise PreflightError(f"config.json of {path} names no attention heads. Choose the attention sdpa.")
     window = getattr(settings, "sliding_window", None) if getattr(settings, "use_sliding_window", True) else None
     kv_heads = getattr(settings, "num_key_value_heads", None) or heads
     return {"heads": heads, "kv_heads": kv_heads, "head_size": size, "window": window}
@@ -203,10 +197,8 @@ def find_cluster(config: DictConfig) -> tuple[str, Answer] | None:
     if (address := loopback.cluster(nodes)) is None:
         if nodes == 1:
             return None
-        raise PreflightError(
-            f"trainer.nnodes={nodes} needs a Ray cluster. Run `bash run_cluster.sh` on each node and `source "
-            "outputs/cluster/environment` here, or set RAY_ADDRESS=host:port (docs/cluster.md)."
-        )
+        how = "Run `bash run_cluster.sh` on each node and `source outputs/cluster/environment` here (docs/cluster.md)"
+        raise PreflightError(f"trainer.nnodes={nodes} needs a Ray cluster. {how}, or set RAY_ADDRESS=host:port.")
     run = Path(config.paths.run).absolute()
     existing = next(path for path in (run, *run.parents) if path.is_dir())
     key = str(config.interaction.user.get("api_key_env")) if config.interaction.user else ""
@@ -251,10 +243,8 @@ def node_problems(
     gpus = [node.resources.get("GPU", 0) for node in working]
     if sum(has >= each for has in gpus) < nodes or sum(gpus) < devices(config):
         has = ", ".join(f"{node} has {number:.0f}" for node, number in zip(working, gpus, strict=True))
-        yield (
-            f"{nodes} nodes with {each} GPUs, and {devices(config) - nodes * each} more, are asked for: {has}. Start "
-            "Ray on more nodes (bash run_cluster.sh), or lower trainer.nnodes and n_gpus_per_node."
-        )
+        said = f"{nodes} nodes with {each} GPUs, and {devices(config) - nodes * each} more, are asked for: {has}"
+        yield f"{said}. Start Ray on more nodes (bash run_cluster.sh), or lower trainer.nnodes and n_gpus_per_node."
     wanted, cpus, own = wanted_memory(config, known_model(config)), CPUS_PER_GPU * each + CPUS_BESIDE, _facts(here)
     for node in working:
         if node.fault:

@@ -89,9 +89,7 @@ def start_model(given: str) -> str:
     try:
         hf_hub_download(given, "config.json", etag_timeout=5)
     except Exception as error:
-        raise PreflightError(
-            f"{given} is no folder, and the hub does not give it: {one_line(error)}. {FOLDER}"
-        ) from error
+        raise PreflightError(f"{given} is no folder, nor on the hub: {one_line(error)}. {FOLDER}") from error
     return given
 
 
@@ -165,10 +163,8 @@ def protocol(tokenizer: Any, protocol: Protocol) -> Iterator[str]:
     for example in protocol.examples():
         text = tokenizer.decode(tokenizer.encode(example, add_special_tokens=False), skip_special_tokens=True)
         if protocol.parse(text) != protocol.parse(example):
-            yield (
-                f"interaction.protocol={protocol.name} does not survive the tokenizer: its tags are special tokens. "
-                f"Choose another, or mark them as not special in tokenizer_config.json. {text[:80]!r} is left."
-            )
+            said = f"does not survive the tokenizer: its tags are special tokens. {text[:80]!r} is left. Choose another"
+            yield f"interaction.protocol={protocol.name} {said}, or mark them as not special in tokenizer_config.json."
             return
 
 

@@ -6,7 +6,7 @@ Each check yields its problems: what is wrong, and what to set.
 import importlib.metadata
 import importlib.util
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -86,11 +86,12 @@ def algorithm(config: DictConfig) -> Iterator[str]:
     if name in WITH_CRITIC and config.critic.enable is not True:
         yield f"{given} needs a critic, and critic.enable={config.critic.enable}. Set it to true, or algorithm=tppo."
     if rejection is not None and (name in OURS or loss == "appo_step"):
-        yield f"algorithm.rollout_correction.rollout_rs={rejection} takes tokens from {given}'s steps. Set it to null."
+        whole = "the loss appo_step" if loss == "appo_step" else given
+        yield f"algorithm.rollout_correction.rollout_rs={rejection} drops tokens that {whole} needs. Set it to null."
     if loss == "appo_step" and name not in WHOLE_STEPS:
-        yield f"the loss appo_step has one ratio a step, {given} an advantage a token. Take {', '.join(WHOLE_STEPS)}."
+        yield f"{given} gives no single advantage a step, as the loss appo_step needs. Set {' or '.join(WHOLE_STEPS)}."
     if loss == "appo_step" and mean == "token-mean":
-        yield f"{ACTOR}.loss_agg_mode=token-mean weighs steps by their tokens. Set seq-mean-token-mean for appo_step."
+        yield f"{ACTOR}.loss_agg_mode=token-mean divides by tokens, not steps. Set seq-mean-token-mean for appo_step."
     if mean == "seq-mean-token-sum-norm" and not actor.loss_scale_factor:
         yield f"{ACTOR}.loss_agg_mode={mean} divides by a micro-batch's width. Set loss_scale_factor."
     if rollout.val_kwargs.get("do_sample") and rollout.val_kwargs.temperature == 0:
@@ -106,10 +107,7 @@ def batches(config: DictConfig) -> Iterator[str]:
         if not 1 <= mini <= batch or batch % mini:
             yield f"{given} does not divide data.train_batch_size={batch}. Set MINI_BATCH_SIZE to a divisor of it."
         elif mini * n % shares:
-            yield (
-                f"{given} times {ROLLOUT}.n={n} episodes cannot be divided evenly among {shares} GPUs or groups of "
-                f"GPUs. Set MINI_BATCH_SIZE, {ROLLOUT}.n or trainer.n_gpus_per_node."
-            )
+            yield f"{given} x {ROLLOUT}.n={n} does not divide among {shares} groups of GPUs. Set MINI_BATCH_SIZE."
 
 
 def split_models(config: DictConfig) -> Iterator[str]:
@@ -123,10 +121,8 @@ def split_models(config: DictConfig) -> Iterator[str]:
         attention = (model.get("override_config") or {}).get("attn_implementation", "flash_attention_2")
         right = model.get("use_remove_padding") and str(attention).startswith("flash_attention_")
         if sequence_parts(part, engine) > 1 and not right:
-            yield (
-                f"{key}: ulysses_sequence_parallel_size above 1 needs {where}.use_remove_padding=true and "
-                f"{where}.override_config.attn_implementation=flash_attention_2 (it is {attention})."
-            )
+            needed = f"{where}.override_config.attn_implementation=flash_attention_2 (it is {attention})"
+            yield f"{key}: ulysses_sequence_parallel_size above 1 needs {where}.use_remove_padding=true and {needed}."
     plugin = "recipe.gpu.plugin" in str(policy.model.external_lib)
     varlen = str(policy.model.override_config.get("attn_implementation")).startswith("varlen")
     if varlen and not (policy.model.use_remove_padding and plugin):
@@ -175,10 +171,8 @@ def precision(config: DictConfig) -> Iterator[str]:
     given = (policy.actor.fsdp_config.mixed_precision or {}).get("param_dtype", "bf16"), policy.rollout.dtype
     trained, played = (formats.get(name, name) for name in given)
     if trained != played:
-        yield (
-            f"{ACTOR}.fsdp_config.mixed_precision.param_dtype={trained} and {ROLLOUT}.dtype={played}: other "
-            "probabilities are trained than played. Leave both out, and set launcher.precision."
-        )
+        both = f"{ACTOR}.fsdp_config.mixed_precision.param_dtype={trained} and {ROLLOUT}.dtype={played}"
+        yield f"{both}: other probabilities are trained than played. Leave both out, and set launcher.precision."
 
 
 def lora(config: DictConfig) -> Iterator[str]:
@@ -218,18 +212,13 @@ def trainer_mode(config: DictConfig) -> Iterator[str]:
     if not (correction.rollout_is or correction.bypass_mode):
         yield f"{given}: rollouts are older than the policy. Set algorithm.rollout_correction.rollout_is=token."
     if not oldest or oldest < 2 or not 0 <= modes[mode].num_warmup_batches <= 1:
-        yield (
-            f"{given}: the age of an episode is bounded by trainer.v1.sampler.max_off_policy_threshold of 2 or more "
-            f"(it is {oldest}) and trainer.v1.{mode}.num_warmup_batches of 0 or 1. Set both."
-        )
+        bound = f"trainer.v1.sampler.max_off_policy_threshold to 2 or more (it is {oldest})"
+        yield f"{given}: episodes may get too old. Set {bound}, and trainer.v1.{mode}.num_warmup_batches to 0 or 1."
     if mode != SEPARATE:
         return
     engine = rollout.tensor_model_parallel_size * rollout.data_parallel_size * rollout.pipeline_model_parallel_size
     if modes[mode].parameter_sync_step != 1 or config.data.train_batch_size != policy.actor.ppo_mini_batch_size:
-        yield (
-            f"{given} sends weights after one optimizer step. Set TRAIN_BATCH_SIZE and MINI_BATCH_SIZE to one number, "
-            f"and trainer.v1.{mode}.parameter_sync_step=1."
-        )
+        yield f"{given} sends weights after each step. Set MINI_BATCH_SIZE to TRAIN_BATCH_SIZE, parameter_sync_step=1."
     if policy.model.lora_rank > 0 and not OmegaConf.select(policy.model, "lora.merge"):
         yield f"{given} with {MODEL}.lora_rank sends no adapter. Set {MODEL}.lora.merge=true, or trainer=async."
     if (playing := playing_devices(config)) < 1 or playing % engine:
@@ -265,15 +254,11 @@ def offline(config: DictConfig) -> Iterator[str]:
         yield f"{ROLLOUT}.n={rollout.n}: with offline.files and this estimator a row is one trajectory. Set it to 1."
     continued = config.actor_rollout_ref.model.lora_adapter_path or (stage.adapter == "continue" and stage.previous)
     if config.offline.old_log_probs == "start" and (continued or correction.bypass_mode or correction.rollout_rs):
-        yield (
-            "offline.old_log_probs=start is that of the start model without an adapter: not with an adapter to train "
-            "further, bypass_mode or rollout_rs. Set offline.old_log_probs=step, or leave the other out."
-        )
+        other = "an adapter to train further, bypass_mode or rollout_rs"
+        yield f"offline.old_log_probs=start does not work with {other}. Set offline.old_log_probs=step."
 
 
-CHECKS: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
-    *(algorithm, batches, split_models, sampling, precision, lora, trainer_mode, offline, teacher.settings),
-)
+CHECKS = (algorithm, batches, split_models, sampling, precision, lora, trainer_mode, offline, teacher.settings)
 
 
 def _world(config: DictConfig) -> int:

@@ -48,12 +48,7 @@ def fill_in(config: DictConfig) -> None:
 
 
 def fits(config: DictConfig, tokenizer: Any, kwargs: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
-    """Every token of the model has the same id in the teacher, which has positions for the longest episode.
-
-    Args:
-        tokenizer: the model's.
-        kwargs: `data.apply_chat_template_kwargs`.
-    """
+    """Every token of the model has the same id in the teacher, which has positions for the longest episode."""
     if not config.distillation.enabled:
         return
     path = model.start_model(str(OmegaConf.select(config, PATH)))

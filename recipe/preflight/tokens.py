@@ -128,9 +128,7 @@ def check_budget(
     for key, files in given.items():
         for file in as_list(files):
             rows = read[file]
-            prompts = sorted(
-                (row["prompt"] for row in rows), key=lambda said: sum(len(each["content"]) for each in said)
-            )
+            prompts = sorted((row["prompt"] for row in rows), key=lambda said: sum(len(one["content"]) for one in said))
             longest = max([longest, *((lengths.prompt(messages), file) for messages in prompts[-LONGEST:])])
             infos = [row["extra_info"] for row in rows]
             if key == "val" and interaction.train.from_gold and any(info["split"] == "train" for info in infos):

@@ -14,7 +14,6 @@ OUT = Path("outputs") / "pass_rate"
 
 
 def main() -> None:
-    """Entry point of `python -m recipe.report`."""
     parser = argparse.ArgumentParser(
         prog="python -m recipe.report",
         description="Table and HTML page of one run, or of several seeds of one; the page is written into the first. "
@@ -49,7 +48,8 @@ def main() -> None:
 
 def _report(runs: list[Path]) -> None:
     for run in runs:
-        if not page.is_run(run):
+        begun = any((run / name).exists() for name in ("manifest.json", "curriculum.json"))
+        if not begun and not tables.stage_dirs(run):
             raise PreflightError(f"{run} is no run: it has neither a manifest.json nor training metrics")
     _require_seeds(runs)
     path = page.write(runs[0], tuple(runs[1:]))

@@ -19,6 +19,7 @@ from interaction import get_protocol
 from interaction.environment import GoldMessage, known, load_tasks, register
 from interaction.gold import opening
 from interaction.protocol.docs import DOC_STYLES
+from recipe.evaluation.intervals import brackets
 from recipe.files import Damaged, read_json, write_atomic
 from recipe.report import episodes, figures, tables, validation
 from recipe.stage import choosing
@@ -111,7 +112,7 @@ def verdict(runs: Sequence[Path]) -> str:
         if name == validation.OVERALL:
             title, rise = [*since.items()][-1]
             begin, end = shares[titles.index(title)][0], shares[-1][0]
-            sure = tables.brackets(rise.interval)
+            sure = brackets(rise.interval)
             said = f"Held-out accuracy {begin:.3f} -> {end:.3f} since {title}: {rise.difference:+.3f}{sure}"
     rises = [row["reward"] for row in tables.stage_rows(runs) if row["reward"]]
     rose = [rise for rise in rises if rise.interval is not None and rise.interval[0] > 0]
@@ -209,9 +210,3 @@ def _settings(stage: Path) -> dict[str, str]:
 
     text = _configuration(stage).get("resolved")
     return dict(flat(yaml.load(text, LOADER), "")) if text else {}
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a folder holds a run that has begun."""
-    begun = any((folder / name).exists() for name in ("manifest.json", "curriculum.json"))
-    return begun or bool(tables.stage_dirs(folder))

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recipe.evaluation.intervals import SHARE, Interval, interval, of_difference
+from recipe.evaluation.intervals import SHARE, Interval, brackets, interval, of_difference
 from recipe.files import aligned, write_atomic
 from recipe.report.page import render
 
@@ -47,10 +47,7 @@ OF_SEEDS = (
     "In percent: tasks solved by the environment's own verdict (acc), by the official one where that differs. +- is "
     "the population standard deviation over seeds. called: episodes with at least one call."
 )
-PAIRED = (
-    "The same queries under both, each counting the same; the brackets are 95 % over clusters of queries that resemble "
-    "each other."
-)
+PAIRED = "The same queries under both, each counting the same; the brackets are 95 % over clusters of similar queries."
 SEEDS = """ They are over seeds too, taken as independent. In differences, a recipe's single seed is taken to spread as
 those of the other do; with one each, the brackets say nothing about other seeds."""
 
@@ -207,10 +204,11 @@ class Comparison:
         """A head and a row for each pair, in percentage points."""
         rows = [["method", "against", "subset", "queries", "pass rates", "difference [95 %]"]]
         for pair in self.pairs:
-            difference = f"{100 * (pair.after - pair.before):+.1f}{_brackets(pair.interval, '+') or ' (no interval)'}"
+            sure = brackets(pair.interval, "+.1f", 100) or " (no interval)"
+            difference = f"{100 * (pair.after - pair.before):+.1f}{sure}"
             names = [pair.method, pair.baseline, label(pair.subset), str(pair.queries)]
             ends = zip((pair.before, pair.after), pair.means, strict=True)
-            means = " -> ".join(f"{100 * mean:.1f}{_brackets(sure)}" for mean, sure in ends)
+            means = " -> ".join(f"{100 * mean:.1f}{brackets(each, '.1f', 100)}" for mean, each in ends)
             rows.append([*names, means, difference])
         return rows
 
@@ -261,10 +259,6 @@ class Comparison:
         data |= {name: [dict(zip(head, row, strict=True)) for row in rows] for name, (head, *rows) in tables.items()}
         write_atomic(out / "pass_rate.json", json.dumps(data, indent=2) + "\n")
         return [out / name for name in ("pass_rate.html", "pass_rate.csv", "differences.csv", "pass_rate.json")]
-
-
-def _brackets(sure: Interval | None, sign: str = "") -> str:
-    return "" if sure is None else f" [{100 * sure[0]:{sign}.1f}, {100 * sure[1]:{sign}.1f}]"
 
 
 def _as_text(cell: object) -> object:

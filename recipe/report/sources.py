@@ -19,7 +19,7 @@ from typing import Any
 
 from interaction.environment import ENVIRONMENTS, known, load_tasks, task_name
 from recipe.evaluation.results import cost_of
-from recipe.evaluation.store import EPISODES, finished_episodes
+from recipe.evaluation.store import EPISODES, finished_lines
 from recipe.files import Damaged, PreflightError, read_json
 from recipe.report.episodes import read_record
 from recipe.report.pass_rate import Method, Played, Query
@@ -103,7 +103,7 @@ def episodes(path: Path) -> list[Method] | None:
         stages = [stage for stage in trained_stages(path) if stage.name in last]
         return [source for stage in stages for source in _of_stage(path, stage, last[stage.name])] or None
     played = []
-    for (_, sample), record in finished_episodes(path / EPISODES).items():
+    for (_, sample), (_, record) in finished_lines(path / EPISODES).items():
         environment = record.environment
         task = load_tasks(environment).get(record.task_id) if environment in known() else None
         cluster = environment, record.task_id if task is None else task.cluster

@@ -13,7 +13,7 @@ from textwrap import fill
 from typing import Any, NamedTuple
 
 from interaction.environment import task_key_of
-from recipe.evaluation.intervals import CHANGE, Interval, interval
+from recipe.evaluation.intervals import CHANGE, Interval, brackets, interval
 from recipe.files import aligned
 from recipe.report.episodes import headers
 from recipe.stage.metrics_log import read_steps, trained_files
@@ -186,11 +186,6 @@ def stage_rows(runs: Sequence[Path]) -> list[dict[str, Any]]:
         found |= {"correlation": min(correlation, default=None), "seconds": values_of(stage, "timing_s/step")}
         rows.append(found)
     return rows
-
-
-def brackets(interval: Interval | None) -> str:
-    """A 95 % interval in brackets; nothing where there is none."""
-    return "" if interval is None else f" [{interval[0]:+.3f}, {interval[1]:+.3f}]"
 
 
 def stage_table(runs: Sequence[Path]) -> list[list[str]]:

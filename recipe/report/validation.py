@@ -15,10 +15,10 @@ from textwrap import fill
 from typing import Any
 
 from interaction.environment import DEFAULT, task_key_of, task_name
-from recipe.evaluation.intervals import SHARE, Interval, interval
+from recipe.evaluation.intervals import SHARE, Interval, brackets, interval
 from recipe.files import aligned
 from recipe.report.episodes import Place, headers, validation_files
-from recipe.report.tables import Episodes, Rise, brackets, cluster_of, compare, trained_stages
+from recipe.report.tables import Episodes, Rise, cluster_of, compare, trained_stages
 from recipe.stage import choosing
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.starts import BEFORE
@@ -51,8 +51,7 @@ class Measured:
     interval: Interval | None
 
     def __str__(self) -> str:
-        value = "-" if isnan(self.value) else f"{self.value:.3f}"
-        return value + (f" [{self.interval[0]:.3f}, {self.interval[1]:.3f}]" if self.interval else "")
+        return ("-" if isnan(self.value) else f"{self.value:.3f}") + brackets(self.interval, ".3f")
 
 
 Header = Mapping[str, Any]

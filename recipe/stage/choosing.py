@@ -65,10 +65,8 @@ def problems(config: DictConfig) -> Iterator[str]:
     """Settings that would let tasks decide which are also reported."""
     for setting, metric in deciding(config):
         if not metric.startswith(DEV):
-            yield (
-                f"{setting}={metric} would let held-out tasks decide that are also reported. Set it to a mean over the "
-                f"dev tasks, such as {DEV}score (docs/train.md)."
-            )
+            how = f"Set it to a mean over the dev tasks, such as {DEV}score (docs/train.md)"
+            yield f"{setting}={metric} would let held-out tasks decide that are also reported. {how}."
 
 
 def decisions(config: DictConfig) -> Decisions:

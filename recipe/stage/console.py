@@ -117,7 +117,6 @@ class Watch:
         self._read = log.stat().st_size if log.exists() else 0
 
     def __call__(self) -> None:
-        """Look once."""
         steps = read_steps(self.stage, skip=self._earlier)
         for step in [step for step in steps if step not in self._shown]:
             self._shown.add(step)
@@ -162,10 +161,7 @@ def failure(name: str, log: Path, what: str, again: str) -> str:
     if found := cause(log):
         known = f"Most likely {found}. "
     tail = "\n".join(lines[-15:])
-    return (
-        f"{tail}\n\n{name} {what}. {known}The whole log: {log}\n"
-        f"What was done before is kept; {again} goes on from there."
-    )
+    return f"{tail}\n\n{name} {what}. {known}The whole log: {log}\nWhat was done is kept; {again} goes on from there."
 
 
 def cause(log: Path) -> str | None:

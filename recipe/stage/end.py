@@ -46,7 +46,6 @@ def problems(config: DictConfig) -> Iterator[str]:
 
 
 def gate_of(config: DictConfig) -> Gate | None:
-    """The gate that `stage.gate` states."""
     return Gate.parse(OmegaConf.to_container(config.stage.gate) if config.stage.gate else None)  # type: ignore[arg-type]
 
 
@@ -107,9 +106,7 @@ class StageEnd:
         if best and (best.step > done or (self.hands_best and best.metric != metric)):
             # of a training that this one does not continue, or by another metric: their values do not compare
             state.update(stage, best=None)
-            print(
-                f"RESUME the best, step {best.step} by {best.metric}, is chosen anew from the steps to come", flush=True
-            )
+            print(f"RESUME the best, step {best.step} by {best.metric}, is chosen anew from now on", flush=True)
         if at_target(config) and done == latest(Path(config.trainer.default_local_dir)):  # it may lack its validation
             self.last = done
         else:
@@ -167,10 +164,8 @@ def finish(config: DictConfig) -> Done:
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     step, target = latest(checkpoints), state.look(stage).target
     if target is None or step < target.total_steps:
-        sys.exit(
-            f"{config.stage.name} ended at step {step} of {target.total_steps if target else 'an unknown number'}; "
-            f"start it again{going_on(config)} to go on."
-        )
+        of = target.total_steps if target else "an unknown number"
+        sys.exit(f"{config.stage.name} ended at step {step} of {of}; start it again{going_on(config)} to go on.")
     best = state.look(stage).best if config.stage.handover == "best" else None
     source = best_model(stage, best.step) if best else model_of(checkpoints, step)
     if best and broken_export(source):

@@ -157,16 +157,14 @@ def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
     from peft import LoraConfig, get_peft_model
     from safetensors.torch import load_file
 
-    weights = {
-        name: tensor for path in sorted(source.glob("*.safetensors")) for name, tensor in load_file(path).items()
-    }
+    weights = dict[str, torch.Tensor]()
+    for path in source.glob("*.safetensors"):
+        weights |= load_file(path)
     trained = sorted({name.removeprefix(PEFT_PREFIX).split(".lora_A.")[0] for name in weights if ".lora_A." in name})
     folder = Path(start).expanduser()
     try:
         note = read_json(source.parent / ADAPTER_FILE)
-        settings = LoraConfig(
-            r=note["r"], lora_alpha=note["lora_alpha"], target_modules=trained, task_type=note["task_type"]
-        )
+        settings = LoraConfig(target_modules=trained, **{name: note[name] for name in ("r", "lora_alpha", "task_type")})
     except (Damaged, KeyError, TypeError) as error:
         raise ExportError(f"the adapter in {source} cannot be merged: {ADAPTER_FILE}: {error}") from error
     config = transformers.AutoConfig.from_pretrained(source, attn_implementation="eager")

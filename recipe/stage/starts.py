@@ -124,10 +124,8 @@ def going_on(*configs: DictConfig) -> str:
 
 def gate_advice(*configs: DictConfig) -> str:
     """What to do after a gate that was not passed, in a command that runs these stages."""
-    return (
-        f"The same command{going_on(*configs)} with more epochs (trainer.total_epochs) trains on from there, "
-        "with a lower stage.gate.value or stage.gate=null it goes on to the next stage."
-    )
+    trains = f"The same command{going_on(*configs)} with more epochs (trainer.total_epochs) trains on from there"
+    return f"{trains}, with a lower stage.gate.value or stage.gate=null it goes on to the next stage."
 
 
 def check_same_start(config: DictConfig) -> None:
@@ -141,10 +139,8 @@ def check_same_start(config: DictConfig) -> None:
         for setting in READ:
             path = Path(str(OmegaConf.select(config, setting))).expanduser().resolve()
             if path.is_relative_to(stage.resolve()) or path.is_relative_to(checkpoints.resolve()):
-                raise PreflightError(
-                    f"{setting}={path} is in a folder of {stage.name}, which trainer.resume_mode=disable sets aside. "
-                    "Move it to another place, or set RUN=another-name."
-                )
+                said = f"is in a folder of {stage.name}, which trainer.resume_mode=disable sets aside"
+                raise PreflightError(f"{setting}={path} {said}. Move it to another place, or set RUN=another-name.")
     if not state.resumes(config):
         return
     before, start = state.look(stage).began, start_of(config)
@@ -176,10 +172,8 @@ def check_same_rows(config: DictConfig, rows: int, digest: str) -> None:
     before = state.look(Path(config.paths.stage)).began if state.resumes(config) else None
     if before and before.digest != digest:
         numbers = f" ({before.rows} rows, now {rows})" * bool(rows)
-        raise PreflightError(
-            f"the checkpoints in {config.trainer.default_local_dir} were trained on other data{numbers}. Set files, "
-            f"lengths, stage.over_budget and turn policy as they were. {REMEDY}"
-        )
+        said = f"the checkpoints in {config.trainer.default_local_dir} were trained on other data{numbers}"
+        raise PreflightError(f"{said}. Set files, lengths, stage.over_budget and turn policy as they were. {REMEDY}")
 
 
 def other_start(config: DictConfig, first: bool = True) -> str | None:
@@ -280,13 +274,6 @@ def say(lines: list[str]) -> None:
     """Print what was done to go on from an earlier start; the console shows such lines."""
     for line in lines:
         print(f"RESUME {line}", flush=True)
-
-
-def note(config: DictConfig, overrides: Sequence[str]) -> None:
-    """What a start writes once all checks have passed: what was there aside, what it begins with, the manifest."""
-    say(start_over(config))
-    write_start(config, overrides)
-    write_manifest(config)
 
 
 def write_start(config: DictConfig, overrides: Sequence[str], digest: str | None = None) -> None:

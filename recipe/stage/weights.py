@@ -135,11 +135,7 @@ def broken_export(folder: Path) -> str | None:
 
 
 def note_base(folder: Path, model: str) -> None:
-    """Note beside an adapter which model it belongs to, and the sums of its own weights. Reads the model's weights.
-
-    Args:
-        model: a folder's absolute path, or a hub id.
-    """
+    """Note beside an adapter its model (an absolute path or a hub id), whose weights it reads, and its own sums."""
     BASE.write(folder / BASE_FILE, Base(model, _weights_of(model)))
     note_sums(folder)
 
@@ -186,12 +182,9 @@ def read_adapter(folder: Path) -> Adapter:
 
 
 def other_base(adapter: Adapter, model: str) -> str | None:
-    """How a model differs from the one that an adapter belongs to; None if it does not.
+    """How a model (a folder or hub id) differs from the one that an adapter belongs to; None if it does not.
 
     By their weights where both are known, else by name.
-
-    Args:
-        model: a folder, or a hub id.
     """
     base, weights = adapter.base, _weights_of(model)
     if base.weights is not None and weights is not None:

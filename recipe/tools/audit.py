@@ -77,7 +77,6 @@ Score = Callable[[EpisodeRecord], float]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m recipe.tools.audit", description=__doc__, formatter_class=form)
     parser.add_argument("--environment", default=DEFAULT, metavar="NAME|FILE", help="default: %(default)s")

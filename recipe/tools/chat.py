@@ -30,18 +30,14 @@ from interaction.protocol.docs import render_docs
 from interaction.words import line_of, spoken
 from recipe.evaluation.arguments import parse, settings_of, through
 from recipe.evaluation.play import PromptTooLong, play_episode
-from recipe.evaluation.server import ServerError
-from recipe.evaluation.store import Settings, SettingsError
+from recipe.evaluation.store import Settings
 from recipe.files import PreflightError
 from recipe.machine.processes import Interruptible
 
-USAGE = (
-    "python -m recipe.tools.chat MODEL [--environment NAME] [--task ID | --tools FILE] [option of recipe.evaluate ...]"
-)
+USAGE = "python -m recipe.tools.chat MODEL [--environment NAME] [--task ID | --tools FILE] [options of recipe.evaluate]"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of `python -m recipe.tools.chat`; returns the exit status."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(usage=USAGE, description=__doc__, formatter_class=form)
     parser.add_argument("model", metavar="MODEL", help="Hugging Face folder to serve with vLLM, or a server's URL")
@@ -62,10 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             settings = settings_of(given)
             begun = _tools(own.tools) if own.tools else _task(settings, own.task)
             through(given, flags, settings, Path("outputs/chat/server.log"), lambda it: _talk(it, settings, begun))
-    except (
-        *(EndpointFault, EndpointRefusal, PreflightError, PromptTooLong, ServerError, SettingsError),
-        ToolUnavailable,
-    ) as error:
+    except (EndpointFault, EndpointRefusal, PreflightError, PromptTooLong, ToolUnavailable) as error:
         print(f"\n{masked_text(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -77,7 +70,7 @@ def _task(settings: Settings, name: str | None) -> Callable[[], Any]:
     tasks = load_tasks(settings.environment)
     name = name or min(tasks, key=lambda name: tasks[name].part != "test")
     if name not in tasks:
-        raise SettingsError(f"environment {settings.environment} has no task {name} (--task), but {[*tasks][:3]} ...")
+        raise PreflightError(f"environment {settings.environment} has no task {name} (--task), but {[*tasks][:3]} ...")
     options = read_options(settings.environment, settings.rules())
     return lambda: opened(tasks[name], options)
 
@@ -88,7 +81,7 @@ def _tools(file: Path) -> Callable[[], Any]:
         render_docs(functions, "signature")
     except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
         wanted = "a JSON list of functions with name, description and parameters"
-        raise SettingsError(f"--tools {file} cannot be read: {line_of(error)}\nexpected {wanted}") from error
+        raise PreflightError(f"--tools {file} cannot be read: {line_of(error)}\nexpected {wanted}") from error
     return lambda: SimpleNamespace(
         begin=lambda: Request("Hello.", functions),
         call=lambda call: ToolResult(typed("result") or "ok"),

@@ -47,7 +47,6 @@ OWN = (".json", ".py")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
     form, prog = argparse.RawDescriptionHelpFormatter, "python -m recipe.tools.train_fctncalling"
     parser = argparse.ArgumentParser(prog=prog, description=__doc__, formatter_class=form, allow_abbrev=False)
     for name, (default, meaning, _) in FLAGS.items():

@@ -34,10 +34,8 @@ def leave_out_cut_episodes(queue: Any, batch: Any) -> float:
     real = [not tag.get("is_padding", False) for tag in batch.tags]
     left_out = sum(c and r for c, r in zip(cut, real, strict=True))
     if left_out == sum(real):
-        raise RuntimeError(
-            f"a token limit cut all {left_out} episodes of this step: nothing to train on. Raise "
-            "data.max_response_length or interaction.max_tokens_per_reply, or set interaction.overlong.train=true."
-        )
+        how = "Raise data.max_response_length, interaction.max_tokens_per_reply, or set interaction.overlong.train=true"
+        raise RuntimeError(f"a token limit cut all {left_out} episodes of this step: nothing to train on. {how}.")
     if left_out:
         masks = [row * (not c) for row, c in zip(data["response_mask"].unbind(), cut, strict=True)]
         mask = torch.nested.as_nested_tensor(masks, layout=torch.jagged)

@@ -95,9 +95,8 @@ class Resampler(Sampler[int]):
     def metrics(self) -> dict[str, float]:
         """Numbers of tasks in play by standing, and of those that came with this epoch: of all, and by data source."""
         low, high = self.settings["keep"]
-        counts = Counter(
-            {f"{name}{kind}": 0 for name in self._names(self.sources) for kind in (*STANDINGS, "replaced")}
-        )
+        kinds = (*STANDINGS, "replaced")
+        counts = Counter({name + kind: 0 for name in self._names(self.sources) for kind in kinds})
         for row in self.order:
             progress = self.progress.get(self.tasks[row])
             for name in self._names([self.sources[row]]):

@@ -77,10 +77,8 @@ class Curriculum(PPOTrainer):
             self.config.data.val_files = self.config.data.train_files
         super()._init_dataloader()
         if self.total_training_steps < 1:
-            raise ValueError(
-                f"{len(self.train_dataset)} rows pass verl's length filter, fewer than data.train_batch_size="
-                f"{self.config.data.train_batch_size}. Raise data.max_prompt_length or lower data.train_batch_size."
-            )
+            found = f"{len(self.train_dataset)} rows pass verl's length filter, fewer than data.train_batch_size"
+            raise ValueError(f"{found}. Raise data.max_prompt_length or lower data.train_batch_size.")
         if self.config.stage.resample.pool:
             processors = {"tokenizer": self.tokenizer, "processor": self.processor}
             self.train_dataloader = resampled(self.config, self.train_dataloader, **processors)

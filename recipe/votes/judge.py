@@ -57,7 +57,6 @@ Reply with nothing but this JSON object, with one of the three words: {{"{FIELD}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m recipe.votes.judge", description=__doc__, formatter_class=form)
     add = parser.add_argument

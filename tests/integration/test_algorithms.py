@@ -1,10 +1,13 @@
 """Trains with what docs/algorithms.md offers, a mini-batch smaller than the batch, and looks at what only that moves.
 
-Three short trainings; about five minutes on two cores.
+Also distils the tiny policy from itself and from another, behind turns that gold plays, and trains by the command line
+of train_fctncalling.py. About twelve minutes on two cores.
 """
 
 import json
 import math
+import subprocess
+import sys
 from collections import defaultdict
 from itertools import chain
 from pathlib import Path
@@ -12,10 +15,16 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from support import short_training
+from support.short_training import ROOT, environment
 
 from data_prep.__main__ import main as prepare_data
 from interaction.token_rewards import overlong_penalty
+from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.preflight.teacher import PATH
+from recipe.stage import state
 from recipe.stage.metrics_log import read_steps
 
 pytestmark = pytest.mark.slow
@@ -108,12 +117,82 @@ CISPO = (
     ],
     ids=["gspo, rloo", "cispo, dr_grpo"],
 )
-def test_other_losses_clip_and_other_estimators_divide_by_no_spread(
-    folder: Path, overrides: list[str], scale: float, clipped: float
-):
+def test_other_losses_clip_and_other_estimators_divide_by_no_spread(folder, overrides, scale, clipped):
     stage = train(folder, overrides[0].removeprefix("algorithm="), *overrides)
     for step, numbers in read_steps(stage).items():
         assert numbers["actor/pg_clipfrac"] > clipped and numbers["actor/grad_norm"] > 0
         scores = [[episode["score"] for episode in group] for group in groups(stage, step)]
         largest = max(scale * (max(group) - fmean(group)) for group in scores)
         assert numbers["critic/advantages/max"] == pytest.approx(largest, abs=1e-5)
+
+
+GIVEN = (
+    *("interaction.train.from_gold={share: 1.0, steps: 2}", "stage.gate=null"),
+    *("data.max_response_length=1280", "interaction.max_tokens_per_reply=100"),
+)
+LOSS = "actor/distillation/abs_loss"
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return short_training.prepared(tmp_path_factory.mktemp("distillation"))
+
+
+def test_a_teacher_that_is_the_model_changes_nothing_and_a_resumed_run_asks_it_again(untrained: Path):
+    """The loss is on what the model wrote alone: the teacher gives each of these tokens the model's own probability."""
+    given = ("algorithm=opd", f"{PATH}={untrained}/model", *GIVEN)
+    stage = short_training.train(untrained, *given, "trainer.total_training_steps=1", "trainer.save_freq=1")
+    first = read_steps(stage)[1]
+    assert first[LOSS] < 1e-4 and first["actor/grad_norm"] < 1e-3
+    assert first["train/given_turns"] > 0 and first["train/lost_samples"] == 0
+    for line in short_training.episodes(stage):
+        assert line["given_turns"] == len(line["episode"]["given"])
+        assert len(line["episode"]["turns"]) >= 1
+    assert not any(line["episode"]["given"] for line in short_training.episodes(stage, "val"))
+    short_training.train(untrained, *given)
+    assert sorted(read_steps(stage)) == [1, 2]
+
+
+def test_another_teacher_is_learned_from_beside_the_reward(untrained: Path):
+    make_tiny_policy(untrained / "other")
+    weights = load_file(path := untrained / "other" / "model.safetensors")
+    torch.manual_seed(1)
+    save_file({name: value + 0.02 * torch.randn_like(value) for name, value in weights.items()}, path)
+    stage = short_training.train(untrained, "algorithm=opd_grpo", f"{PATH}={untrained}/other", *GIVEN, run="other")
+    for step in read_steps(stage).values():
+        assert step[LOSS] > 0.01 and step["actor/grad_norm"] > 0.01
+
+
+@pytest.mark.parametrize("algorithm", ["TPPO", "APPO"])
+def test_the_command_trains_and_its_curves_are_found(algorithm: str, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing import io_wrapper
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    command = [
+        *(sys.executable, "-m", "recipe.tools.train_fctncalling", "--algorithm_name", algorithm),
+        *("--dataset_path", "data/tiny_base.parquet", "--model_name_or_path", "model"),
+        *("--n_rollout_threads", "4", "--gradient_cp_steps", "2", "--save_interval", "1"),
+        "trainer.total_training_steps=2",
+    ]
+    folder, given = short_training.prepared(tmp_path), environment(PYTHONPATH=str(ROOT))
+    done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+
+    names = f"default/model/tiny_base/{algorithm}"
+    stage = folder / "outputs" / "fctncalling" / names / "fctncalling"
+    steps = read_steps(stage)
+    assert sorted(steps) == [1, 2]
+    for numbers in steps.values():
+        assert numbers["actor/lr"] == pytest.approx(1e-7) and numbers["critic/lr"] == pytest.approx(5e-6)
+        assert math.isfinite(numbers["critic/vf_loss"]) and numbers["actor/grad_norm"] > 0
+    for step in (1, 2):
+        episodes = (stage / "rollouts" / "train" / f"{step:06d}.jsonl").read_text().splitlines()
+        assert len(episodes) == 4, "one for each thread"
+    assert state.latest(stage / "checkpoints") == 2
+
+    results = folder / "results" / names
+    assert "<html" in (results / "report.html").read_text()
+    found = [path for path in io_wrapper.GetLogdirSubdirectories(str(folder / "results")) if algorithm in path]
+    assert [Path(path) for path in found] == [results / "tensorboard"], "tensorboard --logdir results"
+    curves = EventAccumulator(found[0]).Reload()
+    assert [event.step for event in curves.Scalars("critic/score/mean")] == [1, 2]

@@ -21,11 +21,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.agreement import engine_agrees
+from support.short_training import ROOT, engine_agrees, prepared
 
-from data_prep.__main__ import main as prepare_data
 from interaction.episode_file import parts_of, path_of, steps_in
-from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.machine.cluster import TOKEN
 from recipe.report.episodes import read_records
 from recipe.stage import end, state
@@ -36,7 +34,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux" or shutil.which("unshare") is None, reason="needs namespaces of mounts"),
 ]
 
-ROOT = Path(__file__).parents[2]
 STEPS, ROWS, ROLLOUTS = 4, 2, 4
 AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 """Every raylet has these from its start."""
@@ -146,9 +143,7 @@ def _files() -> set[str]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
         pytest.skip("may not make a namespace of mounts")
-    folder = tmp_path_factory.mktemp("cluster")
-    assert prepare_data(["--out", str(folder / "data"), "--tiny"]) == 0
-    make_tiny_policy(folder / "model")
+    folder = prepared(tmp_path_factory.mktemp("cluster"))
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]

@@ -38,9 +38,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(folder: Path) -> Path:
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT / "elsewhere"], check=True
-    )
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT / "elsewhere"]
+    subprocess.run(build, check=True)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -63,13 +62,12 @@ def python(name: str, wheel: Path, folder: Path) -> Path:
     """The Python of an installation, with this wheel."""
     kept = Path(os.environ.get("ELSEWHERE_ENVIRONMENTS", folder)) / name
     found = kept / "bin" / "python"
+    install = [str(found), "-m", "pip", "install", "-q"]
     if not found.exists():
         subprocess.run([sys.executable, "-m", "venv", str(kept)], check=True)
-        install = [str(found), "-m", "pip", "install", "-q"]
         subprocess.run([*install, str(wheel), *INSTALLED[name]], check=True)
         subprocess.run([*install, "--no-deps", *TASKS], check=True)
-    again = ["-m", "pip", "install", "-q", "--no-deps", "--force-reinstall", str(wheel)]
-    subprocess.run([str(found), *again], check=True)
+    subprocess.run([*install, "--no-deps", "--force-reinstall", str(wheel)], check=True)
     return found
 
 
@@ -78,9 +76,8 @@ def run(interpreter: Path, *arguments: str) -> str:
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment = kept | {"PATH": f"{interpreter.parent}:{os.environ['PATH']}"}
     command = [str(interpreter), "-P", *arguments]
-    done = subprocess.run(
-        command, cwd=interpreter.parent, env=environment, capture_output=True, text=True, timeout=3600
-    )
+    away = {"cwd": interpreter.parent, "env": environment, "timeout": 3600}
+    done = subprocess.run(command, capture_output=True, text=True, **away)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     return done.stdout
 
@@ -97,9 +94,7 @@ def run(interpreter: Path, *arguments: str) -> str:
         ("openenv", "openenv", ("mutants", "bfcl", "bfcl_single")),
     ],
 )
-def test_gold_and_mutants_have_the_records_they_have_here(
-    name: str, how: str, what: tuple[str, ...], wheel: Path, plays: dict[str, Path], folder: Path
-) -> None:
+def test_gold_and_mutants_have_the_records_they_have_here(name, how, what, wheel, plays, folder) -> None:
     interpreter = python(name, wheel, folder)
     for file in what:
         there = folder / f"{file}.{name}.{how}.jsonl"

@@ -4,25 +4,27 @@ A profile is composed and only what needs a GPU or a large model is overridden, 
 with the others fails here: packed rows, attention `varlen`, fused log-probabilities of an untied output layer,
 bfloat16, dynamic micro-batches, a reference, truncated importance sampling; with gpu1 an adapter instead of all
 parameters. Two to three minutes each on two idle cores.
+
+`HARDWARE=gpu8 bash setup.sh` makes a copy of this checkout with a `.venv` of its own, in which everything imports and
+can be checked without a GPU: 11 GB, 15 minutes and a download of several GB. Variables:
+
+    NO_GPU_ENVIRONMENT=1         skips that
+    GPU_ENVIRONMENT=/a/checkout  takes the `.venv` that HARDWARE=gpu8 made there, instead of making one
 """
 
-from collections.abc import Callable
+import os
+import shutil
+import subprocess
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
 import torch
-from support.short_training import ROOT, prepared, start
+from support.short_training import ROOT, beyond_loopback, listeners, prepared, start
 from transformers import AutoModelForCausalLM
 
 from recipe.evaluation.server import profile_environment
 from recipe.stage.metrics_log import read_steps
-
-REWARD = """
-def compute_score(data_source, solution_str, ground_truth, extra_info):
-    return {"score": len(solution_str) % 11}  # so that an untrained policy gets a gradient
-"""
 
 DEVICE = """
 trainer.device=cpu ray_kwargs.ray_init.num_cpus=10 +ray_kwargs.ray_init.include_dashboard=false
@@ -49,10 +51,8 @@ trainer.total_training_steps=2 trainer.save_freq=-1 trainer.test_freq=-1 trainer
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("hardware", "ranks"), [("gpu8", 2), ("gpu1", 1)])
-def test_two_steps_with_the_values_of_a_gpu_profile(
-    tmp_path: Path, hardware: str, ranks: int, listeners: Callable[..., Any], beyond_loopback: Callable[..., list[str]]
-):
-    prepared(tmp_path, REWARD)
+def test_two_steps_with_the_values_of_a_gpu_profile(tmp_path: Path, hardware: str, ranks: int):
+    prepared(tmp_path)
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     model.config.tie_word_embeddings = False  # as Qwen2.5-7B has it: verl alone cannot train it fused
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
@@ -77,3 +77,44 @@ def test_two_steps_with_the_values_of_a_gpu_profile(
         assert abs(numbers["actor/kl_loss"]) < 0.01
         assert 0.9 < numbers["rollout_corr/rollout_is_mean"] < 1.1
         assert numbers["train/lost_samples"] == 0.0
+
+
+WANTED_GB = 25
+IMPORTS = """
+import ray, torch, verl, vllm
+import verl.workers.rollout.vllm_rollout.vllm_async_server
+from torch.nn.attention.varlen import varlen_attn
+print(torch.version.cuda, vllm.__version__)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("NO_GPU_ENVIRONMENT" in os.environ, reason="NO_GPU_ENVIRONMENT is set")
+def test_it_imports_a_cuda_build_and_preflight_checks_all_it_can_and_says_that_gpus_are_missing(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    left_out = shutil.ignore_patterns(".git", ".venv", "data", "outputs", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, checkout, ignore=left_out)
+    kept = {k: v for k, v in os.environ.items() if k not in ("MODEL", "RUN", "PYTHONPATH")} | {"HARDWARE": "gpu8"}
+
+    def run(*command: str | Path, status: int = 0, **variables: str) -> str:
+        done = subprocess.run(command, cwd=checkout, env=kept | variables, capture_output=True, text=True)
+        assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout + done.stderr * status
+
+    made = os.environ.get("GPU_ENVIRONMENT")
+    if made is None:
+        if shutil.disk_usage(checkout).free < WANTED_GB * 10**9:
+            pytest.skip(f"less than {WANTED_GB} GB free on the disk of {checkout}")
+        run("bash", "setup.sh")
+    python = Path(made or checkout) / ".venv" / "bin" / "python"
+    cuda, vllm = run(python, "-c", IMPORTS).split()[-2:]
+    assert int(cuda.split(".")[0]) >= 13 and vllm == "0.24.0"
+    path = {"PYTHONPATH": str(checkout)}
+    run(python, "-m", "data_prep", "--out", "data/gpu8", **path)
+    run(python, "-m", "recipe.cpu.tiny_policy", "model", **path)
+    stage = [python, "-m", "recipe.train", "--config-name", "stage3", "preflight_only=true"]
+    stage += ["launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0", "actor_rollout_ref.model.path=model"]
+    stage += ["actor_rollout_ref.rollout.max_model_len=2048", "data.max_prompt_length=768"]  # the model has no more
+    said = run(*stage, "data.max_response_length=1280", status=1, **path)
+    for words in ("all other checks passed; nothing was started", "nvidia-smi shows no GPU", "GPU memory, estimated"):
+        assert words in said, said[-3000:]

@@ -30,20 +30,14 @@ def engine_of(kind: str, path: str, lora_rank: int, dtype: str = "fp32") -> Any:
     model: Any = CriticModelConfig if kind == "value_model" else HFModelConfig
     mixed = {"param_dtype": dtype, "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
     torch.manual_seed(3)  # of a critic's head
+    settings: dict[str, Any] = {"use_remove_padding": False, "enable_gradient_checkpointing": False}
+    settings |= {"path": path, "lora_rank": lora_rank, "override_config": {"attn_implementation": "sdpa"}}
+    of_engine = {"strategy": "fsdp2", "dtype": "float32", "mixed_precision": mixed, "use_torch_compile": False}
     engine = EngineRegistry.new(
         model_type=kind,
         backend="fsdp2",
-        model_config=model(
-            path=path,
-            use_remove_padding=False,
-            enable_gradient_checkpointing=False,
-            override_config={"attn_implementation": "sdpa"},
-            lora_rank=lora_rank,
-            model_type=kind,
-        ),
-        engine_config=FSDPEngineConfig(
-            strategy="fsdp2", dtype="float32", mixed_precision=mixed, use_torch_compile=False
-        ),
+        model_config=model(model_type=kind, **settings),
+        engine_config=FSDPEngineConfig(**of_engine),
         optimizer_config=FSDPOptimizerConfig(lr=1e-3, total_training_steps=1),
         checkpoint_config=CheckpointConfig(),
     )

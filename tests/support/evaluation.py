@@ -35,14 +35,10 @@ def gold_player(category):
 
 
 def completion(text, finish="stop", **fields):
-    return {
-        "id": "x",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "m",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": text} | fields, "finish_reason": finish}],
-        "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
-    }
+    about = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
+    choice = {"index": 0, "message": {"role": "assistant", "content": text} | fields, "finish_reason": finish}
+    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    return {**about, "choices": [choice], "usage": usage}
 
 
 class Server(ThreadingHTTPServer):

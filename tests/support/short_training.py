@@ -1,14 +1,21 @@
 """Two steps of the real trainer on the CPU profile, in a process of their own: for the tests of other things."""
 
+import ipaddress
 import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.report.tables import CORRELATION
 
 ROOT = Path(__file__).parents[2]
 STAGE = "stage2_base"
@@ -18,6 +25,11 @@ SHORT = (
     "launcher.needs.disk_gb=0",
 )
 """Settings with which a step takes seconds: two rows, four episodes each, a checkpoint."""
+LENGTH = '''
+def compute_score(data_source, solution_str, ground_truth, extra_info):
+    """Not ours: rewards length, so that an untrained policy gets a gradient."""
+    return {"score": 1.0 + len(solution_str) % 11}
+'''
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -32,7 +44,7 @@ def start(module: str, *arguments: str, timeout: float = 900, **variables: str) 
     return subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=timeout)
 
 
-def prepared(folder: Path, reward: str = "") -> Path:
+def prepared(folder: Path, reward: str = LENGTH) -> Path:
     """The same folder, with the tiny data in `data`, an untrained policy in `model`, and `my_reward.py`."""
     assert prepare_data(["--out", str(folder / "data"), "--tiny"]) == 0
     make_tiny_policy(folder / "model")
@@ -59,8 +71,53 @@ def train(folder: Path, *overrides: str, config: str = "stage2", run: str = "run
     return folder / run / (STAGE if config == "stage2" else config)
 
 
+def engine_agrees(numbers: dict[str, float]) -> bool:
+    """Whether a step's engine and trainer computed the same probabilities: by verl's correlation or by the update."""
+    if CORRELATION in numbers:
+        return numbers[CORRELATION] > 0.99
+    return abs(numbers["actor/ppo_kl"]) < 1e-4 and numbers["actor/pg_clipfrac"] == 0
+
+
 def episodes(stage: Path, split: str = "train") -> list[dict[str, Any]]:
     """Lines of all stored episodes."""
     return [
         json.loads(line) for path in stage.glob(f"rollouts/{split}/*.jsonl") for line in path.read_text().splitlines()
     ]
+
+
+def _listening(name: str, value: str) -> set[str]:
+    """`process address:port` of everything that processes with this environment variable listen on."""
+    found = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get(name) == value:
+                for connection in process.net_connections("inet"):
+                    if connection.status == psutil.CONN_LISTEN or not connection.raddr:
+                        found.add(f"{process.name()} {connection.laddr.ip}:{connection.laddr.port}")
+    return found
+
+
+@contextmanager
+def listeners(name: str, value: str) -> Iterator[set[str]]:
+    """Collects twice a second what processes with this environment variable listen on."""
+    found: set[str] = set()
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.5):
+            found.update(_listening(name, value))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        thread.join()
+
+
+def beyond_loopback(found: set[str]) -> list[str]:
+    """Of what `listeners` found, what another machine can reach."""
+    addresses = {one: ipaddress.ip_address(one.rpartition(" ")[2].rpartition(":")[0]) for one in found}
+    mapped = {one: getattr(address, "ipv4_mapped", None) or address for one, address in addresses.items()}
+    return sorted(one for one, address in mapped.items() if not address.is_loopback)

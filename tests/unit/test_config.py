@@ -59,9 +59,8 @@ def test_a_small_real_model_is_rewarded_densely_in_all_stages_and_others_by_form
     usual = ["format", "progress", "progress"]
     for hardware, names in {"cpu": ["dense"] * 3, "gpu8": usual, "tiny": usual}.items():
         stages = [compose(f"stage{number}", [f"hardware={hardware}", "stage.name=polish"]) for number in (1, 2, 3)]
-        assert [stage.reward.custom_reward_function.path for stage in stages] == [
-            f"pkg://rewards.{name}" for name in names
-        ]
+        found = [stage.reward.custom_reward_function.path for stage in stages]
+        assert found == [f"pkg://rewards.{name}" for name in names]
 
 
 def test_composing_imports_neither_torch_nor_ray() -> None:

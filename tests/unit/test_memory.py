@@ -54,6 +54,8 @@ LORA, WHOLE = {"checkpointing": False, "lora_rank": 16, "fused": False, "shards"
 AWAKE = {"param_offload": True, "optimizer_offload": True, "sleeps": False, "model_bytes": 2}
 SMALL = {"plays": False, "update_tokens": 400, "forward_tokens": 100, "shards": 1}
 ADAPTER = {"update_tokens": 10, "packed": False, "shards": 1, "lora_rank": 8, "fused": False}
+AWAY = [{"critic_param_offload": True}, {"critic_optimizer_offload": True, "critic_bytes": 2}]
+AWAY += [{"critic_offload": True, "param_offload": True, "nodes": 4}]
 FIGURES = [
     # card, model, overrides, other settings; GB of each phase, tokens of the cache, GB of the host and of a checkpoint
     (80, "qwen2.5-7b", (), {}, (72.752, 26.341, 26.341, 39.884, 33.982), 717860, 45.694, 121.85),
@@ -67,22 +69,9 @@ FIGURES = [
     (80, "qwen2.5-1.5b", (), AWAKE, (65.142, 66.946, 66.56, 72.025, 65.142), 1902856, 37.049, 15.437),
     (80, "qwen2.5-7b", (), SMALL, (94.726, 104.505, 155.035), 717860, 45.694, 121.85),
     (80, "qwen2.5-1.5b", (), ADAPTER, (67.614, 290.18, 290.18, 10.018, 15.454), 1902856, 52.486, 12.424),
-    *(
-        (80, "llama-3.1-8b", CRITIC, change, sizes, 245800, *host)
-        for change, sizes, host in (
-            ({"critic_param_offload": True}, (72.9, 33.269, 49.151, 43.385), (64.242, 224.847)),
-            (
-                {"critic_optimizer_offload": True, "critic_bytes": 2},
-                (66.877, 27.246, 43.128, 37.362),
-                (64.242, 176.666),
-            ),
-            (
-                {"critic_offload": True, "param_offload": True, "nodes": 4},
-                (60.854, 25.239, 41.12, 31.34),
-                (72.272, 224.847),
-            ),
-        )
-    ),
+    (80, "llama-3.1-8b", CRITIC, AWAY[0], (72.9, 33.269, 49.151, 43.385), 245800, 64.242, 224.847),
+    (80, "llama-3.1-8b", CRITIC, AWAY[1], (66.877, 27.246, 43.128, 37.362), 245800, 64.242, 176.666),
+    (80, "llama-3.1-8b", CRITIC, AWAY[2], (60.854, 25.239, 41.12, 31.34), 245800, 72.272, 224.847),
 ]
 
 
@@ -137,17 +126,15 @@ def test_settings_that_a_user_gives_are_those_that_are_counted():
 
 
 SHORTER = {"rollout.tensor_model_parallel_size": 2, "rollout.max_model_len": 28672, "data.max_response_length": 20480}
-OFF, UNFUSED = {"actor.fsdp_config.offload_policy": "true"}, f"{MODEL}.use_fused_kernels=false"
+OFF = {"actor.fsdp_config.offload_policy": "true"}
+UNFUSED = (f"{MODEL}.use_fused_kernels=false", f"{ROLLOUT}.gpu_memory_utilization=0.95")
 ADVICE = [
     # card, model, overrides, and the settings with which it would fit
     (24, "qwen3-8b", (), {"actor.ppo_max_token_len_per_gpu": 28672, **OFF, **SHORTER}),
     (40, "llama-3.1-8b", CRITIC, OFF),
     (30, "qwen3-4b", (*CRITIC, "trainer.n_gpus_per_node=2"), {**OFF, "critic.fsdp.offload_policy": "true"}),
     (48, "qwen3-8b", ("data.max_response_length=24000",), {"rollout.gpu_memory_utilization": 0.65}),
-    (
-        *(40, "qwen2.5-7b", (UNFUSED, f"{ROLLOUT}.gpu_memory_utilization=0.95")),
-        {"model.use_fused_kernels": "true", "rollout.gpu_memory_utilization": 0.6},
-    ),
+    (40, "qwen2.5-7b", UNFUSED, {"model.use_fused_kernels": "true", "rollout.gpu_memory_utilization": 0.6}),
     (80, "qwen3-8b", (f"{MODEL}.use_remove_padding=false",), {"model.use_remove_padding": "true"}),
 ]
 

@@ -1,4 +1,7 @@
-"""A user's reward: whatever it does, it ends as a finite score or as one line that names the reward and the task."""
+"""A user's reward: whatever it does, it ends as a finite score or as one line that names the reward and the task.
+
+Stored episodes can be scored again without a model.
+"""
 
 import argparse
 import asyncio
@@ -7,6 +10,7 @@ import json
 import math
 import pickle
 import re
+import sys
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -18,7 +22,8 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.metric_utils import process_validation_metrics
 from verl.trainer.ppo.reward import get_custom_reward_fn
 
-from recipe import reward
+from interaction.episode_file import append, path_of
+from recipe import rescore, reward
 from recipe.files import PreflightError
 from recipe.preflight import data, require
 from recipe.reward import RewardError, checked, sample_record
@@ -63,9 +68,7 @@ def by_verl(config: DictConfig, **extra: Any) -> Any:
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 
 
-def test_a_file_with_a_dataclass_is_run_once_and_called_with_its_arguments_before_a_start_and_by_verl(
-    tmp_path, monkeypatch
-):
+def test_a_file_with_a_dataclass_is_run_once_and_called_with_its_arguments_by_us_and_by_verl(tmp_path, monkeypatch):
     path = tmp_path / "my_reward.py"
     path.write_text(f"{DATACLASS}\nopen({str(tmp_path / 'runs')!r}, 'a').write('x')\n")
     config = config_of(str(path), scale=3.0)
@@ -161,3 +164,87 @@ def test_numbers_of_numpy_and_torch_are_scores_and_a_metric_that_is_not_finite_i
         assert validation_metrics(["bfcl/base"] * 2, infos) == {"val/score": 1.0, "val/price": 2.0}
         found = process_validation_metrics(["bfcl/base"] * 2, ["a", "b"], infos)["bfcl/base"]["price"]
         assert prices == [None, 2.0] and found["mean@1"] == 2.0
+
+
+PRICED = """
+from rewards.metrics import episode_metrics, episode_of
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None, **kwargs):
+    return 1 / 0
+
+def priced(data_source, solution_str, ground_truth, extra_info=None, price=0.01, **kwargs):
+    metrics = episode_metrics(episode_of(extra_info))
+    return {"score": metrics["progress"] - price * metrics["calls"], **metrics}
+"""
+STORED = [
+    # stage, split, step, category, group, and of each rollout whether it solved the task
+    *(("stage1", "train", 1, "base", "a", "11"), ("stage1", "train", 1, "base", "b", "10")),
+    *(("stage1", "train", 2, "base", "a", "00"), ("stage1", "train", 2, "miss_func", "c", "000")),
+    *(("stage1", "val", 2, "miss_func", "c", "10"), ("stage2", "train", 1, "base", "a", "1")),
+]
+TABLE = """
+stage   split  category   episodes  old mean  new mean  correlation  groups alike
+stage1  train  base       6         0.625     0.500     1.000        67%
+stage1  train  miss_func  3         0.250     0.000     -            100%
+stage1  train  all        9         0.500     0.333     1.000        75%
+stage1  val    miss_func  2         0.625     0.500     1.000        -
+stage1  val    all        2         0.625     0.500     1.000        -
+stage2  train  base       1         1.000     1.000     -            100%
+stage2  train  all        1         1.000     1.000     -            100%
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with these episodes; a failed one has a score of 0.25, and some line is cut off."""
+    for stage, split, step, category, uid, solved in STORED:
+        path = path_of(tmp_path / "run" / stage / "rollouts", split, step)
+        for session, passed in enumerate(map(int, solved)):
+            episode = sample_record() | {"category": f"multi_turn_{category}"}
+            episode["turns"] = [{**turn, "passed": bool(turn["passed"] and passed)} for turn in episode["turns"]]
+            head = {"step": step, "uid": uid, "session_id": session, "task_id": uid, "score": 0.25 + 0.75 * passed}
+            append(path, {**head, "reward": {}, "episode": episode})
+    path.write_text(path.read_text() + '{"cut off')
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def rescored(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """What the command prints."""
+
+    def rescored(*arguments: str) -> list[str]:
+        monkeypatch.setattr(sys, "argv", ["recipe.rescore", str(run), "--reward", *arguments])
+        rescore.main()
+        return capsys.readouterr().out.splitlines()
+
+    return rescored
+
+
+def test_the_stored_score_comes_back_and_a_price_on_calls_lowers_it(rescored, tmp_path):
+    (reward := tmp_path / "priced.py").write_text(PRICED)
+    calls = sum(len(step["calls"]) for turn in sample_record()["turns"] for step in turn["steps"])
+    assert rescored("pkg://rewards.progress") == TABLE.split("\n")[1:-1]
+    for price in (0.01, 0.1):
+        line = rescored(str(reward), "--name", "priced", *["price=0.1"] * (price > 0.01))[1].split()
+        assert float(line[5]) == pytest.approx(0.5 - price * calls, abs=5e-4)
+
+
+def test_damaged_lines_cost_no_other_and_an_episode_without_a_score_is_in_no_old_mean(run, rescored):
+    (path,) = (run / "stage1" / "rollouts" / "train").glob("*1.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[0]["score"], lines[1]["score"] = float("nan"), None
+    damaged = [b"[" * 200_000, b"\xff\xfe", b"null", b'{"task_id": "x", "session_id": 9}']
+    odd = {**lines[0], "episode": {"category": 3, "turns": []}}
+    damaged += [json.dumps({**odd, "session_id": number}).encode() for number in (8, 9)]
+    path.write_bytes(b"\n".join([*damaged, *(json.dumps(line).encode() for line in lines)]) + b"\n")
+    note, _, line, *_ = rescored("pkg://rewards.progress")
+    assert note == "NOTE 2 lines are no whole episode" and line.split()[3:] == ["6", "0.438", "0.500", "1.000", "67%"]
+
+
+def test_a_reward_without_a_score_ends_with_status_1_and_an_async_one_is_awaited(rescored, tmp_path, capsys):
+    (path := tmp_path / "bad.py").write_text("def compute_score(**given): raise SystemExit(0)")
+    with pytest.raises(SystemExit, match="1"):
+        rescored(str(path), "--timeout", "1")
+    assert capsys.readouterr().err.count("\n") == 1
+    (path := tmp_path / "mine.py").write_text("async def compute_score(**given): return 1.0")
+    assert rescored(str(path))[3].split()[2:] == ["all", "9", "0.500", "1.000", "-", "100%"]

@@ -131,11 +131,8 @@ def test_every_key_of_verls_that_our_files_set_is_one_that_verl_has_and_reads() 
     with hydra.initialize_config_dir(str(CONFIG_DIR), version_base=None):
         tree = hydra.compose("ppo_trainer")
     unknown, ours = set(), ("reward.timeout", "preflight_only", "hydra.", "defaults")
-    for file in (
-        path
-        for pattern in ("base", "stage?", "hardware/*", "algorithm/*", "trainer/*")
-        for path in CONFIG_DIR.glob(f"{pattern}.yaml")
-    ):
+    patterns = ("base", "stage?", "hardware/*", "algorithm/*", "trainer/*")
+    for file in (path for pattern in patterns for path in CONFIG_DIR.glob(f"{pattern}.yaml")):
         for key in leaves(OmegaConf.to_container(OmegaConf.load(file))):
             section, _, name = key.rpartition(".")
             if key.startswith(ours) or OURS.match(key) or FREE.match(key) or name == "_target_":

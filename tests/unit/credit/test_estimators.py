@@ -8,16 +8,13 @@ from statistics import fmean
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
 
 from recipe.credit import steps
 from recipe.credit.estimators import gae_bad, gae_step, turn_grpo
 
-Rows = list[list[float]]
 
-
-def batch(seed: int, rows: int) -> dict[str, Tensor]:
+def batch(seed, rows):
     """Random episodes of steps and environment tokens, rewards on last tokens only."""
     rng, width = random.Random(seed), 50
     ids = torch.full((rows, width), -1)
@@ -33,7 +30,7 @@ def batch(seed: int, rows: int) -> dict[str, Tensor]:
     return {"rewards": rewards, "values": values, "mask": (ids >= 0).long(), "ids": ids}
 
 
-def nested(data: dict[str, Tensor], row: int, gamma: float, lam: float, gamma_token: float, lam_token: float) -> Rows:
+def nested(data, row, gamma, lam, gamma_token, lam_token):
     """Advantages and returns of one episode's tokens, then of its steps: the definition, from the end, not the scan."""
     ids = data["ids"][row].tolist()
     positions = [[t for t, i in enumerate(ids) if i == k] for k in range(max(ids) + 1)]
@@ -66,7 +63,7 @@ def test_random_episodes_agree_with_a_nested_loop_over_steps():
             assert ours[row].tolist() == pytest.approx(expected, abs=1e-9)
 
 
-def compared(data: dict[str, Tensor], groups: str, gamma: float, norm_by_std: bool) -> Rows:
+def compared(data, groups, gamma, norm_by_std):
     """The return from each turn on, less its mean over the group's episodes that reached the turn: the definition."""
     ids, rewards = data["ids"].tolist(), data["rewards"].tolist()
     futures, found = list[list[float]](), list[list[float]]()

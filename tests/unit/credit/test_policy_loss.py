@@ -1,19 +1,25 @@
-"""The loss with one ratio a step, against verl's token loss and by hand."""
+"""The loss with one ratio a step, against verl's token loss and by hand; and what verl makes of a critic's settings."""
 
 import itertools
 import math
 
 import pytest
 import torch
-from torch import Tensor
+import verl.utils.model
+from transformers import AutoConfig
 from verl.trainer.distillation import losses
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, get_policy_loss_fn
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl.workers.config import FSDPActorConfig
 
+from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.credit.critic_model import CriticModelConfig
 from recipe.credit.policy_loss import StepPolicyLossConfig
+from recipe.settings import compose
 
 
-def actor(ratio_norm: str = "token_mean", **batch: int | None) -> FSDPActorConfig:
+def actor(ratio_norm="token_mean", **batch):
     given = {"clip_ratio_low": 0.2, "clip_ratio_high": 0.28, "clip_ratio_c": 3.0, "ppo_micro_batch_size_per_gpu": 1}
     kind = StepPolicyLossConfig(loss_mode="appo_step", ratio_norm=ratio_norm)
     config = FSDPActorConfig(strategy="fsdp2", policy_loss=kind, rollout_n=1, **given)
@@ -21,12 +27,12 @@ def actor(ratio_norm: str = "token_mean", **batch: int | None) -> FSDPActorConfi
     return config
 
 
-def loss(old: Tensor, new: Tensor, advantages: Tensor, mask: Tensor, mode: str = "token-mean", weights=None, **options):
+def loss(old, new, advantages, mask, mode="token-mean", weights=None, **options):
     return get_policy_loss_fn("appo_step")(old, new, advantages, mask.bool(), mode, actor(**options), weights)
 
 
 @pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean"])
-def test_with_one_token_a_step_it_is_verls_ppo_loss(mode: str):
+def test_with_one_token_a_step_it_is_verls_ppo_loss(mode):
     mask = torch.tensor([[1, 0, 1, 0, 0, 1], [0, 1, 0, 1, 0, 0]])
     torch.manual_seed(0)
     batches = ({}, {"dp_size": 2, "batch_num_tokens": 7, "global_batch_size": 3})
@@ -39,15 +45,12 @@ def test_with_one_token_a_step_it_is_verls_ppo_loss(mode: str):
         assert our_metrics == pytest.approx(metrics, abs=1e-6)
 
 
-def test_a_steps_ratio_does_not_depend_on_how_its_tokens_share_it():
+def test_a_steps_ratio_and_weight_depend_neither_on_how_its_tokens_share_it_nor_on_their_number():
     mask, old, advantages = torch.ones(1, 4), torch.zeros(1, 4), torch.ones(1, 4)
     even, uneven = torch.full((1, 4), 0.02), torch.tensor([[0.08, 0.0, -0.02, 0.02]])
     for (ratio_norm, moved), new in itertools.product((("sum", 0.08), ("token_mean", 0.02)), (even, uneven)):
         found, metrics = loss(old, new, advantages, mask, ratio_norm=ratio_norm)
         assert (found.item(), metrics["actor/ppo_kl"]) == pytest.approx((-math.exp(moved), -moved))
-
-
-def test_steps_count_alike_however_long_they_are():
     mask, zeros = torch.tensor([[1] + [0] + [1] * 8]), torch.zeros(1, 10)
     advantages = torch.tensor([[2.0] + [0.0] + [1.0] * 8])
     assert loss(zeros, zeros, advantages, mask)[0].item() == pytest.approx(-1.5)
@@ -68,3 +71,25 @@ def test_the_loss_and_its_gradient_are_finite_for_tokens_that_moved_far_and_for_
     for mask in (zeros, torch.nested.as_nested_tensor([*zeros], layout=torch.jagged)):
         found = losses.compute_distillation_loss_range(torch.full((2, 4), math.nan), mask)
         assert {metric.aggregate() for metric in found.values()} == {0.0}
+
+
+def test_verl_builds_the_critic_which_follows_the_actor_and_keeps_to_the_attention_that_is_named(tmp_path):
+    make_tiny_policy(tmp_path)
+    mixed = {"param_dtype": "bfloat16", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
+    for name, hardware in itertools.product(("step_grained", "appo"), ("cpu", "gpu8")):
+        given = [f"hardware={hardware}", f"algorithm={name}", f"actor_rollout_ref.model.path={tmp_path}"]
+        config = compose("stage2", given)
+        if hardware == "cpu":
+            config.launcher.precision = "bfloat16"
+        assert need_critic(config)
+        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=True)
+        critic, actor = omega_conf_to_dataclass(config.critic), omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+        assert isinstance(critic.model, CriticModelConfig) and isinstance(actor.policy_loss, StepPolicyLossConfig)
+        assert critic.model.hf_config._attn_implementation == {"cpu": "sdpa", "gpu8": "varlen"}[hardware]
+        assert critic.engine.mixed_precision == actor.engine.mixed_precision == {"cpu": mixed, "gpu8": None}[hardware]
+        longest = config.data.max_prompt_length + config.data.max_response_length
+        assert critic.ppo_infer_max_token_len_per_gpu >= longest or hardware == "cpu"
+        assert need_reference_policy(config) is (name == "step_grained" and hardware == "gpu8")
+    settings = AutoConfig.from_pretrained(tmp_path, attn_implementation="eager", num_labels=1)
+    loaded = verl.utils.model.load_valuehead_model(str(tmp_path), torch.float32, settings, False)
+    assert loaded.config._attn_implementation == "eager"

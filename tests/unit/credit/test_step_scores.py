@@ -2,8 +2,6 @@
 
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.gold_episode import GOLD, SCENARIO, play, scored
@@ -19,8 +17,8 @@ def test_the_price_of_length_rises_from_nothing_to_all_of_it_over_the_window():
         number_tokens([Span(0, 0, 2)], [1, 1, 0, 1])
 
 
-def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(make_loop, engine, tmp_path: Path):
-    def paid(split: str = "train", scores: list[float] | None = None, **settings: Any) -> tuple[dict, dict]:
+def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(make_loop, engine, tmp_path):
+    def paid(split="train", scores=None, **settings):
         fields = scored(play(make_loop, engine, split, record_dir=tmp_path, **settings), scores)
         path = tmp_path / split / "000001.jsonl"
         (line,) = path.read_text().splitlines()

@@ -3,7 +3,6 @@
 import itertools
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,14 +20,13 @@ from recipe.credit.kl_control import EpisodeKLController
 from recipe.credit.registry import columns_of
 from recipe.settings import compose
 from recipe.training.left_out import leave_out_cut_episodes
-from recipe.training.trainer import CurriculumTrainer
 
 IDS = [[0, 0, -1, 1, 1, -1, 2, 2, 2], [0, 0, 0, -1, 1], [0, -1, -1, 1, 1, 1], [0, 0, -1, 1]]
 """Messages of four episodes; the last two of each make one user turn."""
 REWARDS = [[0, 0.2, 0, 0, -0.1, 0, 0, 0, 1], [0, 0, 0.5, 0, 0], [0.3, 0, 0, 0, 0, 1], [0, 0, 0, 0.1]]
 
 
-def store(**extra: Any) -> Store:
+def store(**extra):
     ids = [torch.tensor(row) for row in IDS]
     return Store(
         uid=NonTensorStack("a", "a", "b", "b"),
@@ -43,11 +41,11 @@ def store(**extra: Any) -> Store:
 
 
 @cache
-def composed(algorithm: str, *overrides: str) -> Any:
+def composed(algorithm, *overrides):
     return compose("stage2", ["hardware=tiny", f"algorithm={algorithm}", *overrides])
 
 
-def step(patch: pytest.MonkeyPatch, trainer: Any, columns: Store) -> dict[str, float]:
+def step(patch, trainer, columns):
     """Has the trainer compute the advantages of these episodes; returns what is logged."""
     for module in (recipe.training.trainer, trainer_base):
         patch.setattr(module, "tq", columns)
@@ -57,15 +55,15 @@ def step(patch: pytest.MonkeyPatch, trainer: Any, columns: Store) -> dict[str, f
     return metrics
 
 
-def compute(patch: pytest.MonkeyPatch, columns: Store, name: str, *overrides: str, **changes: Any) -> tuple[Any, Any]:
+def compute(patch, columns, name, *overrides, **changes):
     """Advantages of the four episodes, and what is logged."""
-    trainer = object.__new__(CurriculumTrainer)
+    trainer = object.__new__(recipe.training.trainer.CurriculumTrainer)
     trainer.config = OmegaConf.merge(composed(name), OmegaConf.from_dotlist(list(overrides)), changes)
     metrics = step(patch, trainer, columns)
     return columns.written["advantages"], metrics
 
 
-def padded(columns: Store, name: str, padding: float = 0) -> torch.Tensor:
+def padded(columns, name, padding=0):
     return columns.columns[name].to_padded_tensor(padding=padding)
 
 
@@ -75,17 +73,14 @@ def test_our_estimators_take_the_settings_of_their_files_and_those_that_are_give
     steps, turns = (padded(store(), name, -1) for name in ("step_ids", "turn_ids"))
     across, inside = {"gamma": 0.9, "lam": 0.7}, {"gamma_token": 0.95, "lam_token": 0.6}
     raw, default = {"whiten": False}, {"gamma": 0.95, "lam": 0.95}
-    changed = {**across, "credit": {**inside, **raw}}
+    changed, of_turns = {**across, "credit": {**inside, **raw}}, {"gamma": 0.9, "norm_adv_by_std_in_grpo": False}
     for name, settings, expected in (
         ("tppo", {}, estimators.gae_bad(*given, steps, **default)),
         ("tppo", changed, estimators.gae_bad(*given, steps, **across, **inside, **raw)),
         ("appo", {}, estimators.gae_step(*given, steps, **default)),
         ("appo", changed, estimators.gae_step(*given, steps, **across, **raw)),
         ("turn_grpo", {}, estimators.turn_grpo(rewards, mask, turns, "aabb")),
-        (
-            *("turn_grpo", {"gamma": 0.9, "norm_adv_by_std_in_grpo": False}),
-            estimators.turn_grpo(rewards, mask, turns, "aabb", gamma=0.9, norm_by_std=False),
-        ),
+        ("turn_grpo", of_turns, estimators.turn_grpo(rewards, mask, turns, "aabb", gamma=0.9, norm_by_std=False)),
     ):
         columns = store()
         if name == "turn_grpo":
@@ -116,10 +111,9 @@ def test_an_estimator_of_a_users_gets_ids_and_values_of_the_batch_by_name(monkey
         return (values + 10 * turn_ids + 100 * step_ids,) * 2
 
     monkeypatch.setitem(ADV_ESTIMATOR_REGISTRY, "mine", mine)
+    given = ("algorithm.adv_estimator=mine", "algorithm.credit.grouped=false")
     for columns in (store(), store()):
-        found, _ = compute(
-            monkeypatch, columns, "grpo", "algorithm.adv_estimator=mine", "algorithm.credit.grouped=false"
-        )
+        found, _ = compute(monkeypatch, columns, "grpo", *given)
         values, turns, steps = (padded(columns, name) for name in ("values", "turn_ids", "step_ids"))
         real = padded(columns, "response_mask") > 0
         torch.testing.assert_close(found[real], (values + 10 * turns + 100 * steps)[real])
@@ -160,23 +154,19 @@ def test_ids_of_verls_padding_episodes_are_cut_to_their_mask_and_without_ids_tha
         compute(monkeypatch, without, "turn_grpo")
 
 
-LENGTHS = [50, 10, 200, 20]
-"""Tokens of the episodes; the environment's are in between, every third one."""
-GIVEN = ("algorithm.adv_estimator=grpo", "algorithm.use_kl_in_reward=true", "algorithm.kl_ctrl.horizon=10")
-
-
 @pytest.fixture
-def make_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def make_trainer(tmp_path, monkeypatch):
     """Makes the trainer as verl does, up to its controller; no workers."""
 
-    def init(self: Any, config: Any) -> None:
+    def init(self, config):
         self.config, self.replay_buffer = config, OmegaConf.create({"poll_interval": None})
         self.kl_ctrl_in_reward = trainer_base.core_algos.get_kl_controller(config.algorithm.kl_ctrl)
 
-    def make(kind: str = "adaptive", found: int = 0) -> Any:
-        config = composed("step_grained", *GIVEN, f"algorithm.kl_ctrl.type={kind}").copy()
+    def make(kind="adaptive", found=0):
+        given = ("algorithm.adv_estimator=grpo", "algorithm.use_kl_in_reward=true", "algorithm.kl_ctrl.horizon=10")
+        config = composed("step_grained", *given, f"algorithm.kl_ctrl.type={kind}").copy()
         config.trainer.default_local_dir = f"{tmp_path}/stage/checkpoints"
-        trainer: Any = CurriculumTrainer(config)
+        trainer = recipe.training.trainer.CurriculumTrainer(config)
         trainer.found = found
         return trainer
 
@@ -184,9 +174,9 @@ def make_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return make
 
 
-def play(trainer: Any, monkeypatch: pytest.MonkeyPatch, nats: list[float], padding: int = 0) -> dict[str, float]:
+def play(trainer, monkeypatch, nats, padding=0):
     """A step of four episodes with that KL in all, spread over the model's tokens; returns what is logged."""
-    masks = [torch.tensor([int(place % 3 != 2) for place in range(length)]) for length in LENGTHS]
+    masks = [torch.tensor([int(place % 3 != 2) for place in range(length)]) for length in (50, 10, 200, 20)]
     policy = [nats[row] / mask.sum() * mask + 7.0 * (1 - mask) for row, mask in enumerate(masks)]
     masks += [torch.tensor([0])] * padding
     policy += [torch.tensor([9.0])] * padding
@@ -203,9 +193,7 @@ def play(trainer: Any, monkeypatch: pytest.MonkeyPatch, nats: list[float], paddi
     return metrics
 
 
-def test_the_coefficient_follows_the_kl_of_an_episode_as_trls_does_whichever_way_the_policy_goes(
-    make_trainer, monkeypatch
-):
+def test_the_coefficient_follows_the_kl_of_an_episode_as_trls_does_whichever_way_it_goes(make_trainer, monkeypatch):
     # after one step of 4 episodes with horizon 10, worked out by hand
     for nats, expected in ((1.2, 0.276), (6.6, 0.312), (400.0, 0.324)):
         trainer = make_trainer()
@@ -229,10 +217,10 @@ def test_the_coefficient_follows_the_kl_of_an_episode_as_trls_does_whichever_way
 
 
 def test_a_resumed_run_goes_on_with_the_coefficient_it_had(make_trainer, monkeypatch, capsys):
-    def load(self: Any) -> None:
+    def load(self):
         self.global_steps = self.found
 
-    def save(self: Any) -> None:
+    def save(self):
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
         assert (folder / "kl_coefficient.json").is_file(), "a kill after verl's last file would lose the coefficient"
 
@@ -246,7 +234,6 @@ def test_a_resumed_run_goes_on_with_the_coefficient_it_had(make_trainer, monkeyp
     before._save_checkpoint()
     before._save_checkpoint()  # its folder is there
     play(before, monkeypatch, [400.0] * 4)  # of a step that is lost
-
     after, without, fixed = make_trainer(found=3), make_trainer(found=2), make_trainer("fixed", found=3)
     for trainer, said in ((after, "0.3779 of the checkpoint"), (without, "0.3 as at the start"), (fixed, "")):
         trainer._load_checkpoint()

@@ -19,15 +19,14 @@ from recipe.curriculum import runner, stages
 from recipe.files import PreflightError
 from recipe.preflight import check
 from recipe.settings import compose as compose_stage
-from recipe.stage import choosing, end, starts
-from recipe.stage import state as stage_state
+from recipe.stage import choosing, end, starts, state
 
 
 def finished(folder: Path, step: int = 12, **note) -> None:
     (folder / "hf").mkdir(parents=True, exist_ok=True)
     (folder / "hf" / "config.json").write_text("{}")
     (folder / "hf" / "model.safetensors").write_bytes(save({}))
-    stage_state.update(folder, done=stage_state.Done(step, step, step, time.time(), **note))
+    state.update(folder, done=state.Done(step, step, step, time.time(), **note))
 
 
 composed = cache(compose_stage)
@@ -97,25 +96,23 @@ def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_pa
     command.main([given, "--stages=stage2"])
     assert len(launched) == 2 and statuses(tmp_path) == [(name, "done") for name in FOLDERS], "also those not run now"
     monkeypatch.setenv("MODEL", "/m")
-    stage_state.update(tmp_path / "stage2_base", done=None)  # a resume in the middle
+    state.update(tmp_path / "stage2_base", done=None)  # a resume in the middle
     command.main([given])
     assert [model for _, _, model in launched[2:]] == [None]
 
 
-NOTES = [
-    ({}, "all 12 steps"),
-    ({"reason": "left", "gate": stage_state.Verdict(True, False, "left")}, "left"),
-    ({"gate": stage_state.Verdict(True, False, "it is 0.5")}, "all 12 steps; gate passed: it is 0.5"),
-    ({"gate": stage_state.Verdict(False, False, "it is 0.4")}, "all 12 steps; gate not reached: it is 0.4"),
-    ({"best": stage_state.Best(3, 0.5, "val_dev/acc")}, "all 12 steps; hands on step 3, the best val_dev/acc (0.500)"),
-]
-
-
 def test_a_stage_is_not_repeated_for_a_gate_that_stops_nothing_and_its_entry_says_how_it_ended(tmp_path, launched):
-    for number, (note, said) in enumerate(NOTES):
-        finished(tmp_path / str(number) / "stage1_format", **note)
-        command.main(["--stages=stage1", f"paths.run={tmp_path}/{number}"])
-        (entry,) = runner.STATE.read(tmp_path / str(number) / runner.FILE).stages
+    best = state.Best(3, 0.5, "val_dev/acc")
+    for note, said in (
+        ({}, "all 12 steps"),
+        ({"reason": "left", "gate": state.Verdict(True, False, "left")}, "left"),
+        ({"gate": state.Verdict(True, False, "it is 0.5")}, "all 12 steps; gate passed: it is 0.5"),
+        ({"gate": state.Verdict(False, False, "it is 0.4")}, "all 12 steps; gate not reached: it is 0.4"),
+        ({"best": best}, "all 12 steps; hands on step 3, the best val_dev/acc (0.500)"),
+    ):
+        finished(tmp_path / "stage1_format", **note)
+        command.main(["--stages=stage1", f"paths.run={tmp_path}"])
+        (entry,) = runner.STATE.read(tmp_path / runner.FILE).stages
         assert (entry.status, entry.global_step, entry.target, entry.reason) == ("done", 12, 12, said)
     assert "recipe.train" not in [module for module, _, _ in launched]
 
@@ -141,9 +138,7 @@ def test_the_tiny_policy_is_made_for_its_own_curriculum_where_no_model_is_there(
     assert [module for module, _, _ in launched] == ["recipe.sft", "recipe.train", "recipe.train"]
 
 
-def test_a_warm_start_is_of_this_model_and_these_rows_validated_before_and_no_stage_goes_on_from_another(
-    tmp_path, launched, monkeypatch
-):
+def test_a_warm_start_is_of_this_model_and_rows_and_no_stage_goes_on_from_another(tmp_path, launched, monkeypatch):
     launch, folder, data = runner.launch, tmp_path / "run", tmp_path / "data"
     monkeypatch.setattr(stages, "compose_stage", lambda name, overrides: compose_stage(name, overrides))
     for path in (tmp_path / "a" / "x.safetensors", tmp_path / "b" / "x.bin", data / "stage0_sft.parquet"):
@@ -162,7 +157,7 @@ def test_a_warm_start_is_of_this_model_and_these_rows_validated_before_and_no_st
         else:
             config.actor_rollout_ref.model.path = config.actor_rollout_ref.model.path or f"{folder}/stage0_sft/hf"
             write_metrics(folder, watch.stage.name, "1.jsonl", [(0, {"val/acc": 0.5})])
-        stage_state.update(watch.stage, began=replace(starts.start_of(config), digest=digest))
+        state.update(watch.stage, began=replace(starts.start_of(config), digest=digest))
         return 0
 
     def run(model: str | None, *given: str, fresh: bool = False) -> str:
@@ -203,19 +198,19 @@ def test_a_warm_start_is_of_this_model_and_these_rows_validated_before_and_no_st
     checkpoint.parent.mkdir(parents=True)
     checkpoint.touch()
     for model in ("b", None):  # a resume in the middle
-        stage_state.update(stage, done=None)
+        state.update(stage, done=None)
         assert run(model) == "train" and launched[0][2] is None
     with pytest.raises(SystemExit, match="began with another model"):
         run("a")
     shutil.rmtree(stage / "checkpoints")
-    stage_state.update(stage, done=None)  # killed before its first save
+    state.update(stage, done=None)  # killed before its first save
     assert run("a") == "before sft train"
     checks = list[str | None]()
     with monkeypatch.context() as patch:
         patch.setattr(runner.subprocess, "call", lambda line, env: checks.append(env.get("MODEL")) or 0)
         assert run("a", "preflight_only=true") == run("b", "preflight_only=true") == ""
     assert checks == [None, f"{tmp_path}/b"], "the warm start of a is there"
-    stage_state.update(folder / "stage0_sft", done=None)  # killed
+    state.update(folder / "stage0_sft", done=None)  # killed
     assert run("a", fresh=True) == "sft train"
     shutil.rmtree(tmp_path / "a")
     assert run(None) == "", "nothing needs it any more"
@@ -226,12 +221,12 @@ def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_mo
     for name, model in (("stage1", "/a"), ("stage2", f"{tmp_path}/stage1_format/hf")):
         config = compose_stage(name, given)
         finished(Path(config.paths.stage))
-        begun = stage_state.Start(model, files=(config.data.train_files,))
-        stage_state.update(Path(config.paths.stage), began=begun)
+        begun = state.Start(model, files=(config.data.train_files,))
+        state.update(Path(config.paths.stage), began=begun)
     with pytest.raises(SystemExit, match="stage1_format is done and was trained from /a, not from /m. Leave MODEL"):
         command.main(["--stages=stage1,stage2", *given])
     first = tmp_path / "stage1_format"
-    stage_state.update(first, began=replace(stage_state.look(first).began, model="/m"))
+    state.update(first, began=replace(state.look(first).began, model="/m"))
     command.main(["--stages=stage1,stage2", *given])
     assert launched == []
 
@@ -264,7 +259,6 @@ def test_all_stages_start_over_where_that_is_asked_for_and_old_notes_count_no_mo
     command.main(given)
     assert [arguments[1] for _, arguments, _ in launched] == ["stage1", "stage2"]
     assert [end.read_done(tmp_path / name).global_step for name in ("stage1_format", "stage2_base")] == [12, 12]
-
     monkeypatch.setattr(runner, "launch", lambda module, arguments, watch, note: log(watch, "no data\n"))
     with pytest.raises(SystemExit, match="(?s)status 1.*command without trainer.resume_mode=disable goes on"):
         command.main(given)
@@ -328,27 +322,24 @@ def test_another_curriculum_has_its_own_stages_gates_and_names(tmp_path, launche
     assert statuses(tmp_path / "run") == [("stage1_format", "done"), ("polish", "done")]
 
 
-MISTAKES = [
-    *("--stages=stage9", "--curriculum=nowhere", "stage9:data.seed=1", "stage1:data.sed=1"),
-    *("stage3:trainer.v1.trainer_mode=separate_async", "stage3:interaction.train.at_step_limit=stop"),
-]
-FILES = [
-    *("stages: []", "stages: [stage1, stage1]", "stages: [{name: stage7}]", "stages: [{name: stage1, gates: null}]"),
-    "stages: [stage1, {name: stage1_format, config: stage3}]",
-    "stages: [{name: stage1, overrides: [stage.name=other]}]",
-    *("stages: [../evil]", "stages: [{name: x, config: ../config/stage1}]", "stages: stage1"),
-    *("stages: [stage1]\noverrides: [3]", "stages: [", "stages: [{name: stage1, gate: {kind: leave_at, value: high}}]"),
-]
-
-
 def test_a_mistake_in_a_curriculum_is_answered_in_one_line_before_its_first_stage(tmp_path, launched):
     path = tmp_path / "mine.yaml"
-    for given in [*MISTAKES, *FILES]:
+    mistakes = (
+        *("--stages=stage9", "--curriculum=nowhere", "stage9:data.seed=1", "stage1:data.sed=1"),
+        *("stage3:trainer.v1.trainer_mode=separate_async", "stage3:interaction.train.at_step_limit=stop"),
+    )
+    for given in (
+        *(*mistakes, "stages: []", "stages: [stage1, stage1]", "stages: [{name: stage7}]", "stages: stage1"),
+        *("stages: [{name: stage1, gates: null}]", "stages: [stage1, {name: stage1_format, config: stage3}]"),
+        *("stages: [../evil]", "stages: [{name: x, config: ../config/stage1}]", "stages: [stage1]\noverrides: [3]"),
+        *("stages: [", "stages: [{name: stage1, overrides: [stage.name=other]}]"),
+        "stages: [{name: stage1, gate: {kind: leave_at, value: high}}]",
+    ):
         path.write_text(given)
         with pytest.raises(SystemExit) as said:
-            command.main([given if given in MISTAKES else f"--curriculum={path}", f"paths.run={tmp_path}/run"])
+            command.main([given if given in mistakes else f"--curriculum={path}", f"paths.run={tmp_path}/run"])
             pytest.fail(given)
-        assert given in MISTAKES or ("\n" not in str(said.value) and len(str(said.value)) < 600), given
+        assert given in mistakes or ("\n" not in str(said.value) and len(str(said.value)) < 600), given
     assert launched == []
 
 

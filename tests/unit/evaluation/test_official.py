@@ -139,32 +139,17 @@ def test_a_tuple_that_the_file_has_as_a_list_is_judged_as_the_tuple_it_was(check
         assert checker.judge(record).valid == passed_official(record) == passes
 
 
-HOSTILE_NAMES = (
-    "__import__('os').system('touch {mark}') or cd",
-    "open('{mark}', 'w').close",
-    "cd(folder='x') or open('{mark}','w').close",
-    *("exec", "(exit)", "os.system", "sys.exit", "GorillaFileSystem.ls", "_load_scenario", "cd.__globals__"),
-)
-HOSTILE_TEXTS = (
-    *("__import__('os').system('touch {mark}')", "' + str(open('{mark}', 'w')) + '", "\rm (open('{mark}', 'w'))"),
-    *("\\' + str(open('{mark}', 'w')) + \\'", "\tail(__import__('os').system('touch {mark}'))"),
-    *("\\", "'''", "{{mark}}", "a\nimport os; os.system('touch {mark}')\n", "\ud800 cd (x)"),
-)
-HOSTILE_KEYS = (
-    "folder=__import__('os').system('touch {mark}'), x",
-    "folder)or open('{mark}','w').close(",
-    *("**{{}}, folder", "lambda", ""),
-)
-
-
 def hostile_calls(mark):
-    for name in HOSTILE_NAMES:
-        yield Call(name.format(mark=mark), {"folder": "x"})
-    for text in (text.format(mark=mark) for text in HOSTILE_TEXTS):
+    system, opened = f"__import__('os').system('touch {mark}')", f"open('{mark}', 'w')"
+    names = (f"{system} or cd", f"{opened}.close", f"cd(folder='x') or {opened}.close", "exec", "(exit)", "os.system")
+    for name in (*names, "sys.exit", "GorillaFileSystem.ls", "_load_scenario", "cd.__globals__"):
+        yield Call(name, {"folder": "x"})
+    texts = (system, f"' + str({opened}) + '", f"\rm ({opened})", f"\\' + str({opened}) + \\'", f"\tail({system})")
+    for text in (*texts, "\\", "'''", "{mark}", f"a\nimport os; os.system('touch {mark}')\n", "\ud800 cd (x)"):
         yield Call("echo", {"content": text, "file_name": "f"})
         yield Call("cd", {"folder": [text, {text: text}]})
-    for key in HOSTILE_KEYS:
-        yield Call("cd", {key.format(mark=mark): "x"})
+    for key in (f"folder={system}, x", f"folder)or {opened}.close(", "**{}, folder", "lambda", ""):
+        yield Call("cd", {key: "x"})
 
 
 def with_calls(record, *calls, all_of=False):
@@ -208,16 +193,6 @@ def test_the_text_of_a_call_is_one_call_of_a_known_function_with_literals(name, 
         assert {item.arg: ast.literal_eval(item.value) for item in tree.keywords} == arguments
 
 
-DEEDS = {
-    "MemoryError": lambda mark: bytearray(20 * 10**9),
-    "OSError: .*File too large": lambda mark: mark.write_text("x"),
-    "no verdict within 6 s": lambda mark: time.sleep(60),
-    "SystemExit": lambda mark: sys.exit("x"),
-    "ended with status": lambda mark: os._exit(7),
-    "ended by SIGKILL": lambda mark: os.kill(os.getpid(), signal.SIGKILL),
-}
-
-
 def test_whatever_the_evaluated_text_does_there_is_an_answer_and_the_next_is_judged(tmp_path, monkeypatch, checker):
     maths = next(item for item in BASE if "MathAPI" in item.classes)
     endless = CallRecord("square_root", {"number": 2, "precision": 50_000_000}, "Error ...", None, "limit")
@@ -230,7 +205,14 @@ def test_whatever_the_evaluated_text_does_there_is_an_answer_and_the_next_is_jud
     right = conversation(BASE[0], gold(BASE[0]))
     assert [checker.judge(record).valid for record in (wrong, right, wrong, right)] == [False, True, False, True]
     mark = tmp_path / "mark"
-    for said, deed in DEEDS.items():
+    for said, deed in {
+        "MemoryError": lambda mark: bytearray(20 * 10**9),
+        "OSError: .*File too large": lambda mark: mark.write_text("x"),
+        "no verdict within 6 s": lambda mark: time.sleep(60),
+        "SystemExit": lambda mark: sys.exit("x"),
+        "ended with status": lambda mark: os._exit(7),
+        "ended by SIGKILL": lambda mark: os.kill(os.getpid(), signal.SIGKILL),
+    }.items():
         monkeypatch.setattr("bfcl_env.leaderboard.checker.verdict", lambda *_, deed=deed: deed(mark))
         answer = judge_in_fork(BASE[0], [], cpu_seconds=1, memory_bytes=10**10)
         assert re.match(said, answer["fault"]), answer

@@ -42,14 +42,12 @@ def texts_of(scenario, protocol):
             yield protocol.render_calls("gold", turn.gold)
         yield protocol.render_answer("done", "done")
 
-
 class Gold:
     def create(self, model, messages, **_):
         self.seen = messages
         message = SimpleNamespace(content=next(self.texts))
         usage = SimpleNamespace(prompt_tokens=1, completion_tokens=1)
         return SimpleNamespace(choices=[SimpleNamespace(message=message)], usage=usage)
-
 
 gold = Gold()
 for number, (category, name) in enumerate(json.loads(sys.argv[1])):
@@ -70,25 +68,19 @@ for number, (category, name) in enumerate(json.loads(sys.argv[1])):
         print("RESULT " + json.dumps({"id": entry["id"], "valid": found["valid"], "messages": gold.seen}))
 """
 
-PAIRS = [
-    ("multi_turn_miss_func", "think_xml"),
-    ("multi_turn_base", "hermes"),
-    ("multi_turn_long_context", "llama3_json"),
-    ("multi_turn_miss_param", "python_calls"),
-    ("multi_turn_base", "toolbench"),
-]
-EACH = 4
-
 
 def test_gold_passes_in_bfcls_own_loop_and_reads_what_training_shows(tmp_path):
+    kinds = {"think_xml": "miss_func", "hermes": "base", "llama3_json": "long_context"}
+    kinds |= {"python_calls": "miss_param", "toolbench": "base"}
+    each, pairs = 4, [(f"multi_turn_{kind}", name) for name, kind in kinds.items()]
     environment = {**os.environ, "BFCL_PROJECT_ROOT": str(tmp_path)}
-    command = [sys.executable, "-c", PLAYED, json.dumps(PAIRS), str(EACH)]
+    command = [sys.executable, "-c", PLAYED, json.dumps(pairs), str(each)]
     root = Path(bfcl_handler.__file__).parents[2]
     played = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=root)
     assert played.returncode == 0, played.stderr[-3000:]
     results = [json.loads(line[7:]) for line in played.stdout.splitlines() if line.startswith("RESULT ")]
-    assert [item["valid"] for item in results] == [True] * EACH * len(PAIRS)
-    names = [name for _, name in PAIRS for _ in range(EACH)]
+    assert [item["valid"] for item in results] == [True] * each * len(pairs)
+    names = [name for _, name in pairs for _ in range(each)]
     for item, name in zip(results, names, strict=True):
         scenario, protocol = scenarios_by_id()[item["id"]], get_protocol(name)
         with Conversation(scenario, protocol, environments={"bfcl": {"withheld": "official"}}) as conversation:
@@ -98,22 +90,19 @@ def test_gold_passes_in_bfcls_own_loop_and_reads_what_training_shows(tmp_path):
         assert item["messages"] == messages[: len(item["messages"])]
 
 
-class Methods(ProtocolMethods):
-    registry_name = "bfcl-grpo-think-xml"
-
-
 def test_bfcls_executor_gets_known_functions_and_literals_only():
+    methods = type("Methods", (ProtocolMethods,), {"registry_name": "bfcl-grpo-think-xml"})()
     assert call_text(Call("cd", {"folder": "a'b"})) == 'cd(folder="a\'b")'
     names = "__import__('os').system", "exec", "cd()or cd"
     for call in (*(Call(name, {}) for name in names), Call("cd", {"folder=open('x','w'), a": 1})):
         assert call_text(call) == CALL_OF_NOTHING
     assert all(call_text(Call(name, {})) == f"{name}()" for docs in function_docs().values() for name in docs)
     with pytest.raises(ValueError, match="Format error"):
-        Methods().decode_execute("no tags", False)
-    assert Methods().decode_execute("<think>a</think><answer>b</answer>", False) == []
+        methods.decode_execute("no tags", False)
+    assert methods.decode_execute("<think>a</think><answer>b</answer>", False) == []
     said = '<think>a</think><tool_call>[{"name":"nowhere","arguments":{}},{"name":"pwd","arguments":{}}]</tool_call>'
-    response = {"model_responses": said, "model_responses_decoded": Methods().decode_execute(said, False)}
+    response = {"model_responses": said, "model_responses_decoded": methods.decode_execute(said, False)}
     assert response["model_responses_decoded"] == [CALL_OF_NOTHING, "pwd()"]
     results = ["Error during execution: name 'unknown_function' is not defined", "ok"]
-    data = Methods()._add_execution_results_prompting({"message": []}, results, response)
+    data = methods._add_execution_results_prompting({"message": []}, results, response)
     assert data["message"][0]["content"] == 'Results: ["Error during execution: name \'nowhere\' is not defined","ok"]'

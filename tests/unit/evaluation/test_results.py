@@ -13,7 +13,7 @@ from support.own_environment import write_namesake
 
 from interaction.environment import load_tasks, register
 from recipe.evaluation.results import Judged, cost_of, results, text
-from recipe.evaluation.store import SettingsError
+from recipe.files import PreflightError
 from recipe.tools.policies import POLICIES, play
 
 TASKS = list(load_tasks("bfcl_single").values())
@@ -29,7 +29,7 @@ def gold_player(messages):
     return PROTOCOL.render_calls("t", gold.calls) if gold.calls else PROTOCOL.render_answer("t", gold.answer)
 
 
-def test_single_turn_categories_are_averaged_as_the_leaderboard_does(tmp_path):
+def test_single_turn_categories_are_averaged_as_the_leaderboard_does_over_whole_ones_only(tmp_path):
     refusal = PROTOCOL.render_answer("t", "I cannot do this.")
     done = played(lambda _: refusal, tmp_path / "a", *SINGLE, category="all", limit=2)
     found = done.found
@@ -42,9 +42,6 @@ def test_single_turn_categories_are_averaged_as_the_leaderboard_does(tmp_path):
     assert done.found["overall"]["acc"]["mean"] == done.found["overall"]["acc_official"]["mean"] == 1
     assert done.found["overall"]["steps"] == 1 and len(done.requests) == 6
     assert done.found["leaderboard"] is None, "no average is of these two"
-
-
-def test_stored_episodes_are_averaged_over_whole_categories_only():
     tasks = [task for task in TASKS if task.category in ("irrelevance", "live_irrelevance")]
     for left_out in (0, 1):
         records = [play(task, PROTOCOL, POLICIES["answers"]) for task in tasks[left_out:]] * 2
@@ -149,7 +146,7 @@ def test_all_that_is_said_of_an_evaluation_is_as_it_was(tmp_path):
         cost = cost_of([path])
         assert (cost["strategy"], cost_of([])) == (strategy, None)
         assert more[0] or (cost["nodes"], cost["branches"], cost["dropped"]) == (cost["messages"], 1, 0)
-    with pytest.raises(SettingsError, match="judge each strategy by itself"):
+    with pytest.raises(PreflightError, match="judge each strategy by itself"):
         cost_of([path, tmp_path / "000001.jsonl"])
     found = results(judged, [{"reason": reason} for reason in "aabccd"], 1, cost_of([path]))
     about = {"source": {"bfcl_eval": "1.0", "file": None}, "note": "NOTE this"}

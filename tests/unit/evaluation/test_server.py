@@ -108,14 +108,11 @@ def adapter_of(base, folder, rank=4, seed=0):
     return folder
 
 
-def test_vllm_makes_room_for_the_largest_of_the_adapters(tiny, tmp_path):
+def test_adapters_have_room_in_vllm_are_on_their_own_model_and_are_not_mixed(tiny, tmp_path, capsys, monkeypatch):
     for ranks, room in (((4,), "8"), ((8, 33), "64"), ((300, 16), "512")):
         flags = server.adapter_flags({f"of_{rank}": adapter_of(tiny, tmp_path / str(rank), rank) for rank in ranks})
         assert flags[:5] == ["--enable-lora", "--max-loras", str(len(ranks)), "--max-lora-rank", room]
         assert flags[5:] == ["--lora-modules", *(f"of_{rank}={tmp_path / str(rank)}" for rank in ranks)]
-
-
-def test_an_adapter_is_evaluated_on_its_model_only_and_not_mixed_with_another(tiny, tmp_path, capsys, monkeypatch):
     adapters = [adapter_of(tiny, tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))]
     other = shutil.copytree(tiny, tmp_path / "other")
     weights = load_file(other / "model.safetensors")
@@ -146,7 +143,7 @@ def test_the_context_is_that_of_the_flag_or_else_of_the_model_and_scaled_positio
 
 
 def test_tasks_whose_gold_does_not_fit_are_counted_before_the_server_starts(tiny, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(server, "serve", Mock(side_effect=server.ServerError))
+    monkeypatch.setattr(server, "serve", Mock(side_effect=server.PreflightError("no server")))
     for context, said in (("1000000", False), ("300", True)):
         given = ["--docs", "signature", "--limit", "2", "--out", str(tmp_path / context), "--", "--max-model-len"]
         assert evaluate.main(["--model", str(tiny), *given, context]) == 1

@@ -22,8 +22,8 @@ from recipe import evaluate
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tiny_policy
 from recipe.evaluation import server
 from recipe.evaluation.arguments import parse, settings_of
-from recipe.evaluation.server import server_command
-from recipe.evaluation.store import Settings, SettingsError, Store
+from recipe.evaluation.store import Settings, Store
+from recipe.files import PreflightError
 from recipe.settings import compose as compose_stage
 from recipe.tools.policies import POLICIES, play
 
@@ -51,7 +51,7 @@ def test_every_request_carries_every_sampling_field_as_validation_has_them(tmp_p
     rollout = compose_stage("stage3", []).actor_rollout_ref.rollout
     assert {name: rollout.val_kwargs[name] for name in ("temperature", "top_p", "top_k")}.items() <= DEFAULTS.items()
     for hardware in ("cpu", "gpu8"):
-        command = server_command(tmp_path, 1234, hardware, ["--max-model-len", "64"])
+        command = server.server_command(tmp_path, 1234, hardware, ["--max-model-len", "64"])
         assert command[0] == sys.executable and command[command.index("--generation-config") + 1] == "vllm"
         assert command[-2:] == ["--max-model-len", "64"], "a user's flags win"
 
@@ -93,7 +93,7 @@ def test_a_field_that_the_server_refuses_is_named_and_can_be_left_out(tmp_path, 
         assert json.loads((tmp_path / f"no {name}" / "settings.json").read_text())[name] is None
 
 
-def test_episodes_of_other_settings_or_models_are_never_mixed(tmp_path, capsys):
+def test_episodes_of_other_settings_or_models_are_never_mixed_and_settings_hold_no_password(tmp_path, capsys):
     with serving(GOLD) as server:
         run(server.url, tmp_path)
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -109,14 +109,11 @@ def test_episodes_of_other_settings_or_models_are_never_mixed(tmp_path, capsys):
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for content in (b"", b"{", b"\xff", b"[]", b'{"version": 9}'):
         (tmp_path / "settings.json").write_bytes(content)
-        with pytest.raises(SettingsError, match=r"settings\.json.*choose another --out"):
+        with pytest.raises(PreflightError, match=r"settings\.json.*choose another --out"):
             Store(tmp_path, SETTINGS)
         assert (tmp_path / "settings.json").read_bytes() == content
     assert evaluate.main(["--records", str(tmp_path)]) == 0
-
-
-def test_settings_without_an_episode_are_written_anew_and_hold_no_password(tmp_path):
-    (tmp_path / "settings.json").write_bytes(b"")
+    (tmp_path / "episodes.jsonl").write_bytes(b"")  # none is there: settings are written anew, without a password
     user = {"kind": "endpoint", "url": "http://me:secret@x/v1", "api_key": "sk-secret"}
     Store(tmp_path, replace(SETTINGS, endpoint="http://me:secret@x/v1", user=user)).close()
     text = (tmp_path / "settings.json").read_text()
@@ -124,19 +121,18 @@ def test_settings_without_an_episode_are_written_anew_and_hold_no_password(tmp_p
 
 
 HERE = ["--endpoint", "http://127.0.0.1:9/v1", "--served-name", "m"]
-BY_BFCL = {
-    "": True,
-    "--option augment=false --option withheld=official": True,
-    "--turn-policy max_steps_per_turn=21 --turn-policy max_steps=null": True,
-    "--turn-policy max_steps_per_turn=20": False,
-    "--option at_step_limit=judge --turn-policy max_steps_per_turn=21": False,
-    "--option augment=true": False,
-    "--environment bfcl_single": False,
-}
 
 
 def test_only_bfcls_own_rules_give_bfcls_score(tmp_path):
-    for words, expected in BY_BFCL.items():
+    for words, expected in {
+        "": True,
+        "--option augment=false --option withheld=official": True,
+        "--turn-policy max_steps_per_turn=21 --turn-policy max_steps=null": True,
+        "--turn-policy max_steps_per_turn=20": False,
+        "--option at_step_limit=judge --turn-policy max_steps_per_turn=21": False,
+        "--option augment=true": False,
+        "--environment bfcl_single": False,
+    }.items():
         given, _ = parse([*HERE, *words.split()], None)
         assert settings_of(given).by_bfcl() is expected, words
     for more, errors, official in (((), 4, True), (("--turn-policy", "max_format_errors_per_turn=1"), 2, False)):
@@ -165,31 +161,15 @@ def test_a_model_is_asked_as_in_its_training_and_other_settings_are_noted(tmp_pa
     assert made_with["flags"] == ["--max-model-len=4096", "--hf-token=***"]
 
 
-MISTAKES = (
-    *("--samples 2", "--category simple", "--environment bfcl_single --category java", "--api-key-env NO_SUCH"),
-    *("-- --tensor-parallel-size 2", "--adapter /a", "--limit 0", "--top-k 20 --leave-out top_k", "--model /m"),
-    *("--max-nodes 5", "--strategy dfsdt --user kind=endpoint --user url=http://x/v1", "--option volume"),
-    *("--option volume=[a", "--option volume=3", "--user kind=ghost", "--turn-policy steps=3", "--domain telecom"),
-    *(f"--samples 2 --user kind=endpoint --user url=http://x/v1 --user {word}" for word in ("temperature=0", "seed=1")),
-)
-TAU, NAMED = "--environment tau", "--user kind=endpoint --user url=http://x/v1 --user model=m --user temperature=0"
-UNLIKE_TAU2 = {
-    NAMED: "Give --environment tau",
-    TAU: "Give --user",
-    f"{TAU} {NAMED.replace('--user model=m', '')}": "Give --user",
-    f"{TAU} {NAMED.replace('--user temperature=0', '')}": "Give --user",
-    f"{TAU} {NAMED.replace('=0', '=null')}": "Give --user",
-    f"{TAU} --user kind=scripted --user lines=[Hello.]": "Give --user",
-    f"{TAU} {NAMED} --mode solo": "Give --user",
-    f"{TAU} {NAMED} --option split=size": "Leave out --option split",
-    f"{TAU} {NAMED} --turn-policy max_steps=30": "Leave out --option split",
-}
-PUBLISHED = {"telecom": (114, 40), "retail": (114, 40), "airline": (50, 20)}
-
-
 def test_a_mistake_on_the_command_line_is_named_before_anything_is_played(tmp_path, capsys):
-    phone = str(write_phone(tmp_path))
-    for words in MISTAKES:
+    phone, asked = str(write_phone(tmp_path)), "--user kind=endpoint --user url=http://x/v1"
+    for words in (
+        *("--samples 2", "--category simple", "--environment bfcl_single --category java", "--api-key-env NO_SUCH"),
+        *("-- --tensor-parallel-size 2", "--adapter /a", "--limit 0", "--top-k 20 --leave-out top_k", "--model /m"),
+        *("--max-nodes 5", f"--strategy dfsdt {asked}", "--option volume"),
+        *("--option volume=[a", "--option volume=3", "--user kind=ghost", "--turn-policy steps=3", "--domain telecom"),
+        *(f"--samples 2 {asked} --user {word}" for word in ("temperature=0", "seed=1")),
+    ):
         own = ["--environment", phone] if "--option" in words or "--user" in words else []
         with pytest.raises(SystemExit, match="2"):
             evaluate.main([*HERE, *own, *words.split()])
@@ -197,12 +177,23 @@ def test_a_mistake_on_the_command_line_is_named_before_anything_is_played(tmp_pa
 
 
 def test_the_official_splits_are_what_tau2_bench_publishes_or_are_refused(capsys):
-    for domain, sizes in PUBLISHED.items():
+    tau, named = "--environment tau", "--user kind=endpoint --user url=http://x/v1 --user model=m --user temperature=0"
+    for domain, sizes in {"telecom": (114, 40), "retail": (114, 40), "airline": (50, 20)}.items():
         for split, size in zip(("official", "official_test"), sizes, strict=True):
-            given, _ = parse([*HERE, *f"{TAU} {NAMED} --domain {domain} --split {split}".split()], None)
+            given, _ = parse([*HERE, *f"{tau} {named} --domain {domain} --split {split}".split()], None)
             tasks = [task for task, _ in settings_of(given).tasks()]
             assert len(tasks) == size and all(task.mode == "user" for task in tasks), (domain, split)
-    for words, remedy in UNLIKE_TAU2.items():
+    for words, remedy in {
+        named: "Give --environment tau",
+        tau: "Give --user",
+        f"{tau} {named.replace('--user model=m', '')}": "Give --user",
+        f"{tau} {named.replace('--user temperature=0', '')}": "Give --user",
+        f"{tau} {named.replace('=0', '=null')}": "Give --user",
+        f"{tau} --user kind=scripted --user lines=[Hello.]": "Give --user",
+        f"{tau} {named} --mode solo": "Give --user",
+        f"{tau} {named} --option split=size": "Leave out --option split",
+        f"{tau} {named} --turn-policy max_steps=30": "Leave out --option split",
+    }.items():
         for split in ("official", "official_test"):
             with pytest.raises(SystemExit, match="2"):
                 evaluate.main([*HERE, *words.split(), "--split", split])

@@ -1,8 +1,10 @@
-"""Ray's workers on other nodes begin as the start did, and what dies is named whatever the training says of it."""
+"""Ray's workers begin as the start did, forked or on other nodes, and what dies is named."""
 
 import json
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -11,10 +13,10 @@ from itertools import chain, repeat
 from pathlib import Path
 from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from recipe.machine import cluster
-from recipe.machine.cluster import watching
 
 TRAVEL = ["VERL_PLATFORM", "BFCL_LAUNCH", "VLLM_CPU_KVCACHE_SPACE", "HF_HOME", "PYTHONPATH", "TENSORBOARD_DIR"]
 STAY = ["PATH", "LD_LIBRARY_PATH", "NCCL_SOCKET_IFNAME", "VLLM_HOST_IP", "NCCL_IB_HCA", "RAY_ADDRESS", "RAY_AUTH_TOKEN"]
@@ -51,28 +53,25 @@ def looks(monkeypatch: pytest.MonkeyPatch, good: int) -> Mock:
     return look
 
 
-def test_a_training_that_ends_well_hears_nothing_and_one_that_waits_is_ended(monkeypatch, capsys) -> None:
+def test_a_lost_node_ends_a_training_that_waits_and_is_named_where_one_fails(monkeypatch, capsys) -> None:
     look = looks(monkeypatch, 10**9)
-    with watching(end=pytest.fail, every=0.01):
+    with cluster.watching(end=pytest.fail, every=0.01):
         while look.call_count < 5:
             time.sleep(0.01)
     assert capsys.readouterr().out == ""
     looks(monkeypatch, 1)
     ended = threading.Event()
-    with watching(end=ended.set, every=0.02, grace=0.1):
+    with cluster.watching(end=ended.set, every=0.02, grace=0.1):
         assert ended.wait(10)
     assert capsys.readouterr().out == f"{LOST}\n"
-
-
-def test_a_training_that_fails_waits_until_ray_has_noticed_the_lost_node(monkeypatch, capsys) -> None:
-    looks(monkeypatch, 3)
-    with pytest.raises(RuntimeError, match="an actor died"), watching({"b": "second"}, every=0.02, noticed=5.0):
+    looks(monkeypatch, 3)  # until Ray has noticed it
+    with pytest.raises(RuntimeError, match="an actor died"), cluster.watching({"b": "second"}, every=0.02, noticed=5.0):
         raise RuntimeError("an actor died")
     assert capsys.readouterr().out == f"{LOST}\n"
     looks(monkeypatch, 10**9)
     began = time.monotonic()
     for nodes in (None, {"b": "second"}):
-        with pytest.raises(ValueError), watching(nodes, every=0.02, noticed=0.2):
+        with pytest.raises(ValueError), cluster.watching(nodes, every=0.02, noticed=0.2):
             raise ValueError
     assert time.monotonic() - began < 2.0 and capsys.readouterr().out == ""
 
@@ -81,7 +80,7 @@ def test_a_training_that_fails_waits_until_ray_has_noticed_the_lost_node(monkeyp
 def test_a_process_of_rays_or_vllms_that_dies_ends_the_start_with_one_line(tmp_path: Path, capsys, name: str) -> None:
     shutil.copy("/bin/sleep", tmp_path / name)
     ended = threading.Event()
-    with subprocess.Popen([tmp_path / name, "60"]) as process, watching(grace=0.1, end=ended.set, every=0.1):
+    with subprocess.Popen([tmp_path / name, "60"]) as process, cluster.watching(grace=0.1, end=ended.set, every=0.1):
         assert not ended.wait(0.5)
         process.kill()
         assert ended.wait(20)
@@ -97,3 +96,50 @@ def test_the_cause_of_a_death_is_the_memory_where_ray_or_the_kernel_says_so(monk
     assert losses._worker("WorkerDict", ended) == "RAY worker WorkerDict has died (docs/resume.md)"
     monkeypatch.setattr(cluster, "kills_for_memory", lambda: losses.kills + 1)
     assert "was killed by the kernel because memory ran out" in losses._worker("WorkerDict", ended)
+
+
+PLATFORM = {"VERL_PLATFORM": "cpu"}
+STARTER = "from recipe.machine import prefork; print(prefork.start(), flush=True); input()"
+WORKER = """
+import json, multiprocessing, os, sys
+def spawned(pipe):
+    import setproctitle
+    setproctitle.setproctitle("a::title")
+    pipe.send(["torch" in sys.modules, open("/proc/self/comm").read()])
+if __name__ == "__main__":
+    loaded = [name for name in ("torch", "vllm", "ray") if name in sys.modules]
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    engine = context.Process(target=spawned, args=(theirs,))
+    engine.start()
+    print(json.dumps({"name": __name__, "argv": sys.argv, "folder": os.getcwd(), "mine": os.environ.get("MINE"),
+                      "loaded": loaded, "typed": sys.stdin.read(), "spawned": ours.recv()}))
+    engine.join()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the server's end is tied to its parent's by Linux")
+def test_a_forked_worker_is_what_python_would_have_started(tmp_path):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    starter = subprocess.Popen([sys.executable, "-c", STARTER], text=True, env=os.environ | PLATFORM, **pipes)
+    command = shlex.split(starter.stdout.readline())
+    (server,) = psutil.Process(starter.pid).children()
+    try:
+        script = tmp_path / "default_worker.py"
+        script.write_text(WORKER)
+        line, mine = [str(script), "--token", "a b"], {**os.environ, **PLATFORM, "MINE": "yes"}
+        given = {"cwd": tmp_path, "env": mine, "input": "typed", "capture_output": True, "text": True}
+        stub = subprocess.run([*command, *line], timeout=300, **given)
+        expected = {"name": "__main__", "argv": line, "folder": str(tmp_path), "mine": "yes", "typed": "typed"}
+        assert json.loads(stub.stdout) == {**expected, "loaded": ["torch", "vllm"], "spawned": [True, "a::title\n"]}
+        of_job = json.dumps({"env_vars": {"MINE": "the job's"}, "py_executable": sys.executable})
+        set_up = ["setup_worker.py", *line, "--language=PYTHON", f"--serialized-runtime-env-context={of_job}"]
+        stub = subprocess.run([*command, *set_up], timeout=60, **given)
+        found = json.loads(stub.stdout)
+        assert (found["argv"], found["mine"], found["loaded"]) == (line, "the job's", ["torch", "vllm"])
+    finally:
+        starter.send_signal(signal.SIGKILL)
+        starter.wait()
+    server.wait(timeout=10)
+    alone = subprocess.run([*command, str(script)], capture_output=True, text=True, timeout=60)
+    assert json.loads(alone.stdout)["loaded"] == [] and not json.loads(alone.stdout)["spawned"][0]

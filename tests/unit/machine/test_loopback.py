@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.distributed import TCPStore
 
 from recipe import sft
 from recipe.machine import loopback
@@ -54,17 +55,12 @@ def answers(port: int, **changes: str) -> list[tuple[str, str]]:
     return [rank.communicate(timeout=120) for rank in ranks]
 
 
-def test_two_ranks_meet_on_loopback_alone() -> None:
+def test_ranks_listen_on_loopback_alone_also_those_of_a_torchrun_that_listens_elsewhere() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     for said, fault in answers(port):
         assert said.strip() == "3.0 2 ['127.0.0.1']", fault
-
-
-def test_ranks_of_a_torchrun_that_listens_elsewhere_connect_to_it_and_listen_on_loopback_alone() -> None:
-    from torch.distributed import TCPStore
-
     store = TCPStore(socket.gethostname(), 0, None, is_master=True, wait_for_workers=False)
     changes = {"MASTER_ADDR": socket.gethostname(), "TORCHELASTIC_USE_AGENT_STORE": "True"}
     for said, fault in answers(store.port, **changes):
@@ -86,9 +82,6 @@ def test_a_warm_start_meets_on_loopback_where_it_is_on_one_machine(monkeypatch: 
         assert sft.machines() == count
         sft.process_group()
         assert environment["MASTER_ADDR"] == address, given
-
-
-def test_the_warm_start_on_gpus_opens_no_store_of_torchruns() -> None:
-    script = (Path(__file__).parents[3] / "run_sft.sh").read_text()
+    script = (Path(__file__).parents[3] / "run_sft.sh").read_text()  # on GPUs it opens no store of torchrun's
     assert "store_type=file" in script and "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in script
     assert "--standalone" not in script

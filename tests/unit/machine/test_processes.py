@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -42,35 +41,29 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 TWO = ["bash", "-c", "setsid sleep 900.5 & exec sleep 29.5"]
 
 
-def alive(pid: int) -> bool:
+def alive(pid):
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def until(true: Callable[[], object]) -> None:
+def until(true):
     end = time.time() + 20
     while not true():
         assert time.time() < end
         time.sleep(0.05)
 
 
-def launch_of(run: Path) -> Launch:
-    launch = LAUNCH.read(run / NOTE)
-    assert launch is not None
-    return launch
-
-
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., tuple[Path, subprocess.Popen, int]]]:
+def start(tmp_path):
     """Starts a run: its folder, its starter, its child."""
     started = []
 
-    def begin(code: str = STAYS) -> tuple[Path, subprocess.Popen, int]:
+    def begin(code=STAYS):
         (run := tmp_path / "a").mkdir()
         note = run / "pid"
         starter = subprocess.Popen([sys.executable, "-c", STARTER, str(run), code])
         until(lambda: note.exists() and note.read_text())
-        until(lambda: launch_of(run).pid is not None)
-        started.append((launch_of(run), starter, child := int(note.read_text())))
+        until(lambda: LAUNCH.read(run / NOTE).pid is not None)
+        started.append((LAUNCH.read(run / NOTE), starter, child := int(note.read_text())))
         return run, starter, child
 
     yield begin
@@ -82,14 +75,14 @@ def start(tmp_path: Path) -> Iterator[Callable[..., tuple[Path, subprocess.Popen
         processes.clear(launch, tmp_path)
 
 
-def run_code(code: str, folder: Path, watch: Callable[[], None] = lambda: None, *given: str) -> int:
+def run_code(code, folder, watch=lambda: None, *given):
     return processes.run([sys.executable, "-c", code, *given], folder / "x.log", watch, folder / NOTE)
 
 
-def test_status_and_output_are_kept_a_long_child_is_watched_and_an_orphan_is_ended(tmp_path: Path) -> None:
+def test_status_and_output_are_kept_a_long_child_is_watched_and_an_orphan_is_ended(tmp_path):
     assert run_code("print('said'); exit(3)", tmp_path) == 3
     assert (tmp_path / "x.log").read_text() == "said\n"
-    seen: list[int] = []
+    seen = []
     run_code("import time; time.sleep(2.5)", tmp_path, lambda: seen.append(1))
     assert len(seen) == 2
     orphan = "import subprocess as s, sys; c = s.Popen(['sleep', '300'], start_new_session=True)\n"
@@ -100,26 +93,26 @@ def test_status_and_output_are_kept_a_long_child_is_watched_and_an_orphan_is_end
 class Swallows:
     """Python drops an exception that leaves a destructor; what is left of it is a line on stderr."""
 
-    def __init__(self, work: Callable[[], object]) -> None:
+    def __init__(self, work):
         self.work = work
 
-    def __del__(self) -> None:
+    def __del__(self):
         self.work()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_ends_the_command_also_in_a_frame_that_drops_exceptions(tmp_path: Path) -> None:
-    def interrupt() -> None:
+def test_an_interrupt_ends_the_command_also_in_a_frame_that_drops_exceptions(tmp_path):
+    def interrupt():
         Swallows(lambda: (os.kill(os.getpid(), numbers.pop()), time.sleep(0.01)))
 
-    def while_it_runs(note: Path) -> None:
+    def while_it_runs(note):
         processes.run(TWO, tmp_path / "log", interrupt, note)
 
-    def before_it_starts(note: Path) -> None:
+    def before_it_starts(note):
         interrupt()
         processes.run(TWO, tmp_path / "log", lambda: None, note)
 
-    def while_it_computes(_: Path) -> None:
+    def while_it_computes(_):
         interrupt()
         for _ in range(200):
             time.sleep(0.1)
@@ -135,13 +128,13 @@ def test_an_interrupt_ends_the_command_also_in_a_frame_that_drops_exceptions(tmp
     assert [signal.getsignal(each) for each in (*SIGNALS, signal.SIGALRM)] == handlers
 
 
-def watch() -> None:
+def watch():
     end = time.monotonic() + 0.5
     while time.monotonic() < end:
         Swallows(lambda: sum(range(2000)))
 
 
-def interrupted(folder: Path, chance: random.Random) -> None:
+def interrupted(folder, chance):
     """Start a command, interrupt it, and print: signal, seconds until it has ended, exit status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # in Python's own hooks after a fork they get lost
     if not (pid := os.fork()):
@@ -162,7 +155,7 @@ def interrupted(folder: Path, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
-def test_500_interrupts_at_random_moments_are_all_heard(tmp_path: Path) -> None:
+def test_500_interrupts_at_random_moments_are_all_heard(tmp_path):
     done = subprocess.run([sys.executable, __file__, str(tmp_path)], capture_output=True, text=True)
     ends = [line.split() for line in done.stdout.splitlines()]
     # the last is a SIGTERM before the command has begun to listen
@@ -186,10 +179,10 @@ time.sleep(300)
 """
 
 
-def test_a_child_ends_with_its_killed_starter_and_the_next_start_clears_what_it_left(start, capsys) -> None:
+def test_a_child_ends_with_its_killed_starter_and_the_next_start_clears_what_it_left(start, capsys):
     run, starter, orphan = start(LEAVES_MUCH)
     memory = Path("/dev/shm") / (run / "pid.memory").read_text().strip("/")
-    launch = launch_of(run)
+    launch = LAUNCH.read(run / NOTE)
     assert launch.pid and memory.exists() and (Path(launch.temp) / "socket").exists()
     starter.kill()
     starter.wait()
@@ -207,23 +200,23 @@ def test_a_child_ends_with_its_killed_starter_and_the_next_start_clears_what_it_
     assert capsys.readouterr().out == ""
 
 
-def test_a_run_in_use_is_refused_and_a_copy_of_it_ends_nothing(start, tmp_path: Path, capsys) -> None:
+def test_a_run_in_use_is_refused_and_a_copy_of_it_ends_nothing(start, tmp_path, capsys):
     run, starter, child = start()
-    launch = launch_of(run)
+    launch = LAUNCH.read(run / NOTE)
     with pytest.raises(SystemExit, match=f"process {starter.pid} trains into it"), alone(run):
         pass
     with alone(Path(shutil.copytree(run, tmp_path / "b"))):
         assert (tmp_path / "b" / ".lock").read_text() == str(os.getpid())
     said = capsys.readouterr().out
     assert "came with a copy of another run" in said and said.count("\n") == 1
-    assert alive(child) and starter.poll() is None and Path(launch.temp).is_dir() and launch_of(run) == launch
+    assert alive(child) and starter.poll() is None and Path(launch.temp).is_dir() and LAUNCH.read(run / NOTE) == launch
     starter.kill()
     starter.wait()
     with alone(run):
         pass
 
 
-def test_a_note_that_names_what_is_not_the_launchs_harms_nothing(tmp_path: Path) -> None:
+def test_a_note_that_names_what_is_not_the_launchs_harms_nothing_and_a_damaged_one_is_said(tmp_path, capsys):
     (run := tmp_path / "run").mkdir()
     bystander = subprocess.Popen(["sleep", "300"], start_new_session=True)
     temporary = Path(tempfile.mkdtemp(prefix=TEMP))
@@ -240,6 +233,12 @@ def test_a_note_that_names_what_is_not_the_launchs_harms_nothing(tmp_path: Path)
                 pass
             assert bystander.poll() is None and shared.exists() and temporary.exists() and tmp_path.exists(), note
         assert [path.name for path in run.iterdir()] == [".lock"]
+        (run / NOTE).touch()
+        capsys.readouterr()
+        with alone(run):
+            pass
+        said = capsys.readouterr().out
+        assert "launch.json" in said and "is not known" in said and said.count("\n") == 1
     finally:
         bystander.kill()
         shutil.rmtree(temporary)
@@ -247,15 +246,7 @@ def test_a_note_that_names_what_is_not_the_launchs_harms_nothing(tmp_path: Path)
         link.unlink()
 
 
-def test_a_damaged_note_is_said_and_does_not_stop_the_start(tmp_path: Path, capsys) -> None:
-    (tmp_path / NOTE).touch()
-    with alone(tmp_path):
-        pass
-    said = capsys.readouterr().out
-    assert "launch.json" in said and "is not known" in said and said.count("\n") == 1
-
-
-def test_temporary_files_are_gone_and_the_logs_of_ray_are_kept_after_a_bad_end(tmp_path: Path) -> None:
+def test_temporary_files_are_gone_and_the_logs_of_ray_are_kept_after_a_bad_end(tmp_path):
     code = (
         "import pathlib, sys, tempfile; temp = pathlib.Path(tempfile.gettempdir()); print(temp)\n"
         "logs = temp / 'ray' / 'session_2026' / 'logs'; logs.mkdir(parents=True)\n"
@@ -270,7 +261,7 @@ def test_temporary_files_are_gone_and_the_logs_of_ray_are_kept_after_a_bad_end(t
 
 
 @pytest.fixture
-def launch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Launch]:
+def launch(monkeypatch):
     """A launch with a folder of temporary files, and no process yet."""
     monkeypatch.setattr(processes, "PATIENCE", 0.1)
     token, temp = uuid4().hex, tempfile.mkdtemp(prefix=TEMP)
@@ -279,7 +270,7 @@ def launch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Launch]:
     shutil.rmtree(temp, ignore_errors=True)
 
 
-def test_a_node_ends_what_has_the_token_and_removes_its_files(launch: Launch) -> None:
+def test_a_node_ends_what_has_the_token_and_removes_its_files(launch):
     ours, other = (subprocess.Popen(["sleep", "300"], env={TOKEN: token}) for token in (launch.token, "another"))
     asked = {"token": launch.token, "temp": launch.temp}
     found = processes.clear_here(asked, "node", ["node"])
@@ -289,7 +280,7 @@ def test_a_node_ends_what_has_the_token_and_removes_its_files(launch: Launch) ->
     other.kill()
 
 
-def test_where_the_cluster_is_gone_that_is_said_and_this_machine_is_cleared(tmp_path: Path, launch: Launch) -> None:
+def test_where_the_cluster_is_gone_that_is_said_and_this_machine_is_cleared(tmp_path, launch):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"

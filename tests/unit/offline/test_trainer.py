@@ -91,10 +91,8 @@ def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(tmp_path: Pat
 
 @pytest.mark.parametrize("old, weighted", [("step", "token"), ("start", None), ("start", "token")])
 def test_the_start_model_may_give_the_old_log_probabilities_and_what_corrects_for_them(old, weighted, monkeypatch):
-    ref, sampled = (
-        [torch.tensor([-1.0, -0.5]), torch.tensor([-2.0])],
-        [torch.tensor([-1.5, -0.25]), torch.tensor([-2.5])],
-    )
+    ref = [torch.tensor([-1.0, -0.5]), torch.tensor([-2.0])]
+    sampled = [torch.tensor([-1.5, -0.25]), torch.tensor([-2.5])]
     masks = nested([torch.ones_like(one) for one in ref])
     store = Store(ref_log_prob=nested(ref), rollout_log_probs=nested(sampled), response_mask=masks)
     monkeypatch.setattr(trainer, "tq", store)

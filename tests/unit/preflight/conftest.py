@@ -1,9 +1,6 @@
 """What the tests of the checks share: configurations, the tiny data and the tiny policy."""
 
-from collections.abc import Callable, Iterable
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -16,7 +13,7 @@ from recipe.settings import compose
 
 
 @pytest.fixture(autouse=True)
-def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settings_from_outside(monkeypatch):
     for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
 
@@ -25,10 +22,10 @@ _composed = cache(compose)
 
 
 @pytest.fixture
-def configured() -> Callable[..., Any]:
+def configured():
     """A stage's configuration; what chooses a group is composed once for all that have it in common."""
 
-    def configured(*overrides: str, stage: str = "stage2", hardware: str = "tiny") -> Any:
+    def configured(*overrides, stage="stage2", hardware="tiny"):
         groups = [item for item in overrides if item.startswith(("algorithm=", "trainer=", "hardware="))]
         given = groups if any(item.startswith("hardware=") for item in groups) else [f"hardware={hardware}", *groups]
         rest = OmegaConf.from_dotlist([item.lstrip("+") for item in overrides if item not in groups])
@@ -42,7 +39,7 @@ def configured() -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """The data of the tiny policy."""
     folder = tmp_path_factory.mktemp("data")
     assert prepare_data(["--out", str(folder), "--tiny"]) == 0
@@ -50,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def policy(tmp_path_factory):
     """The tiny policy."""
     folder = tmp_path_factory.mktemp("policy")
     make_tiny_policy(folder)
@@ -58,10 +55,10 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def refusal() -> Callable[..., str]:
+def refusal():
     """What checks say is wrong, all of it; empty if nothing is. A function raises what is wrong itself."""
 
-    def refusal(*checks: Iterable[str] | Callable[[], Any]) -> str:
+    def refusal(*checks):
         try:
             require(*(check() or () if callable(check) else check for check in checks))
         except PreflightError as error:

@@ -2,10 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -19,14 +16,12 @@ from data_prep.__main__ import main as prepare_data
 from recipe.machine import loopback
 from recipe.preflight import data, settings
 
-Row = dict[str, Any]
-
 
 @pytest.fixture
-def said(configured, refusal, made) -> Callable[..., tuple[str, str]]:
+def said(configured, refusal, made):
     """The problems and the notes of a stage with these data."""
 
-    def said(train: Any = None, val: Any = None, **settings: Any) -> tuple[str, str]:
+    def said(train=None, val=None, **settings):
         config, notes = configured("data.train_batch_size=2"), list[str]()
         config.actor_rollout_ref.rollout.agent.agent_loop_config_path = "recipe/config/agent_loops.yaml"
         config.data.train_files = str(made / "tiny_full.parquet") if train is None else train
@@ -39,17 +34,17 @@ def said(configured, refusal, made) -> Callable[..., tuple[str, str]]:
     return said
 
 
-def rewritten(made: Path, path: Path, change: Callable[[list[Row]], Any]) -> str:
+def rewritten(made, path, change):
     """The path of the tiny training rows after a change."""
     rows = parquet.read_table(made / "tiny_full.parquet").to_pylist()
     parquet.write_table(pa.Table.from_pylist(change(rows) or rows), path)
     return str(path)
 
 
-def put(number: int, *keys: str, value: Any) -> Callable[[list[Row]], None]:
+def put(number, *keys, value):
     """A change of one value in one row, or of all rows where `number` is -1."""
 
-    def change(rows: list[Row]) -> None:
+    def change(rows):
         for place in rows if number < 0 else [rows[number]]:
             for key in keys[:-1]:
                 place = place[key]
@@ -58,34 +53,31 @@ def put(number: int, *keys: str, value: Any) -> Callable[[list[Row]], None]:
     return change
 
 
-def without(column: str) -> Callable[[list[Row]], list[Row]]:
+def without(column):
     return lambda rows: [{name: row[name] for name in row if name != column} for row in rows]
 
 
-WRONG: list[tuple[Callable[[list[Row]], Any], str]] = [
-    (put(3, "extra_info", "task_id", value="nope_7"), "row 3: ValueError: environment bfcl has no task 'nope_7'"),
-    (put(1, "extra_info", value=None), "row 1"),
-    (put(0, "extra_info", "split", value="test"), "row 0: extra_info.split is 'test'"),
-    (put(0, "extra_info", "environment", value="shop"), "set +interaction.environments.shop=FILE"),
-    (without("prompt"), "row 0: KeyError: 'prompt'"),
-    (without("extra_info"), "extra_info"),
-    (put(-1, "extra_info", value={"task_id": "multi_turn_base_1"}), "KeyError: 'split'"),
-    (put(-1, "reward_model", value={"style": "rule"}), "KeyError: 'ground_truth'"),
-    (put(1, "data_source", value=None), "row 1"),
-    (put(-1, "prompt", value="Do it."), "row 0: its prompt"),
-    (put(-1, "extra_info", value="multi_turn_base_1"), "row 0"),
-    (lambda rows: [*rows[:3], {**rows[3], "prompt": rows[0]["prompt"]}], "row 3: its prompt"),
-    (put(3, "agent_name", value="other"), "row 3: its agent loop 'other'"),
-    (put(3, "extra_info", "split", value="val"), "1 of 4 rows"),
-    (lambda rows: rows[:1], "more than the 1 rows"),
-]
-
-
 def test_a_wrong_row_or_column_is_named_with_the_setting(made, tmp_path, said):
-    for number, (change, word) in enumerate(WRONG):
-        name = rewritten(made, tmp_path / f"{number}.parquet", change)
+    for change, word in (
+        (put(3, "extra_info", "task_id", value="nope_7"), "row 3: ValueError: environment bfcl has no task 'nope_7'"),
+        (put(1, "extra_info", value=None), "row 1"),
+        (put(0, "extra_info", "split", value="test"), "row 0: extra_info.split is 'test'"),
+        (put(0, "extra_info", "environment", value="shop"), "set +interaction.environments.shop=FILE"),
+        (without("prompt"), "row 0: KeyError: 'prompt'"),
+        (without("extra_info"), "extra_info"),
+        (put(-1, "extra_info", value={"task_id": "multi_turn_base_1"}), "KeyError: 'split'"),
+        (put(-1, "reward_model", value={"style": "rule"}), "KeyError: 'ground_truth'"),
+        (put(1, "data_source", value=None), "row 1"),
+        (put(-1, "prompt", value="Do it."), "row 0: its prompt"),
+        (put(-1, "extra_info", value="multi_turn_base_1"), "row 0"),
+        (lambda rows: [*rows[:3], {**rows[3], "prompt": rows[0]["prompt"]}], "row 3: its prompt"),
+        (put(3, "agent_name", value="other"), "row 3: its agent loop 'other'"),
+        (put(3, "extra_info", "split", value="val"), "1 of 4 rows"),
+        (lambda rows: rows[:1], "more than the 1 rows"),
+    ):
+        name = rewritten(made, tmp_path / "rows.parquet", change)
         line, _ = said(train=name)
-        assert word in line and name in line and "data.train_" in line, (number, word, line)
+        assert word in line and name in line and "data.train_" in line, (word, line)
 
 
 def test_what_data_prep_made_is_played_and_small_files_count_together(made, tmp_path, said, monkeypatch):
@@ -99,13 +91,6 @@ def test_what_data_prep_made_is_played_and_small_files_count_together(made, tmp_
     monkeypatch.setenv("HOME", str(made))
     assert said(train="~/tiny_full.parquet") == ("", "")
     assert said.config.data.train_files == str(made / "tiny_full.parquet")
-
-
-def test_validation_decides_where_its_data_have_dev_tasks(said, made, tmp_path):
-    changes = [put(-1, "extra_info", "part", value=part) for part in ("test", "dev")]
-    test, dev = (rewritten(made, tmp_path / str(number), change) for number, change in enumerate(changes))
-    assert "needs dev tasks" not in said(val=test)[0] + said(val=[test, dev], stage__handover="best")[0]
-    assert "needs dev tasks" in said(val=test, stage__handover="best", environment__guard=dev)[0]
 
 
 def test_data_for_another_prompt_or_protocol_are_refused_with_the_options_that_make_them(said, tmp_path, monkeypatch):
@@ -130,7 +115,11 @@ def test_a_file_that_is_cut_off_or_changed_is_refused_or_has_the_rows_that_it_ha
     assert "manifest.json" in said(train=str(path))[0]
 
 
-def test_training_rows_may_be_validated_on_and_held_out_rows_are_not_trained_on(made, said):
+def test_training_rows_may_be_validated_on_held_out_ones_are_not_trained_on_and_dev_tasks_decide(made, said, tmp_path):
+    changes = [put(-1, "extra_info", "part", value=part) for part in ("test", "dev")]
+    test, dev = (rewritten(made, tmp_path / str(number), change) for number, change in enumerate(changes))
+    assert "needs dev tasks" not in said(val=test)[0] + said(val=[test, dev], stage__handover="best")[0]
+    assert "needs dev tasks" in said(val=test, stage__handover="best", environment__guard=dev)[0]
     train, val = str(made / "tiny_full.parquet"), str(made / "tiny_val.parquet")
     assert said(val=[val, train])[1].startswith("4 of 12 rows of data.val_files")
     assert "8 of 8 rows of data.train_files" in said(train=val)[0]
@@ -168,7 +157,7 @@ def test_where_a_user_is_asked_somebody_has_to_play_it(tmp_path, said):
 def test_a_server_that_plays_the_user_is_asked_for_a_word(configured, refusal, tmp_path, monkeypatch):
     config = configured()
 
-    def judged(**settings: Any) -> str:
+    def judged(**settings):
         config.interaction.user = settings
         return refusal(data.user(config))
 
@@ -176,7 +165,7 @@ def test_a_server_that_plays_the_user_is_asked_for_a_word(configured, refusal, t
     for fault, word in ((None, ""), (401, "api_key_env"), (404, "user.model"), (b"<html>", "user.url")):
         with serving(lambda _: "hello", [fault] * 9 if fault else []) as server:
             assert word in (line := judged(url=server.url, **calm)) and bool(line) is bool(word)
-    asked: list[Any] = []
+    asked = []
     monkeypatch.setattr(data, "require_answer", asked.append)
     monkeypatch.setattr(loopback, "cluster", lambda nodes: None)
     away = {"url": "http://10.0.0.7:8001/v1", **calm}
@@ -187,50 +176,27 @@ def test_a_server_that_plays_the_user_is_asked_for_a_word(configured, refusal, t
     assert judged(kind="replay", file="lines.jsonl") == "" and os.path.isabs(config.interaction.user.file)
 
 
-HEAD = "def compute_score(data_source, solution_str, ground_truth, extra_info, **more):\n    "
-REWARDS = [
-    ("return {'score': 1.0, 'accuracy': 0}", "accuracy", ""),
-    ("return {'score': 1.0}", "accuracy", "accuracy"),
-    ("return 0.5", "acc", ""),
-    ("return {'score': 1.0, 'step_scores': [1.0]}", "reward", "step_scores"),
-    ("return extra_info['epsiode']", "reward", "epsiode"),
-]
-
-
 def test_a_reward_is_tried_and_has_the_metric_by_which_groups_are_compared(configured, refusal, tmp_path):
-    for number, (kind, (body, metric, word)) in enumerate(product(("", "async "), REWARDS)):
-        (path := tmp_path / f"reward{number}.py").write_text(kind + HEAD + body)
-        given = [f"reward.custom_reward_function.path={path}", f"algorithm.filter_groups.metric={metric}"]
-        config = configured("algorithm.filter_groups.enable=true", *given, "data.train_files=none")
-        line = refusal(data.reward(config, [], {}))
-        assert word in line and bool(line) is bool(word), (body, line)
-    for kind in ("", "async "):
-        (path := tmp_path / f"{kind}reward.py").write_text(kind + HEAD + "return {'score': 1.0, 'malformed': 0}")
-        config, notes = configured("algorithm=dapo", f"reward.custom_reward_function.path={path}"), list[str]()
-        assert (
-            refusal(data.reward(config, notes, {})) == ""
-            and config.algorithm.filter_groups.metric == "reward"
-            and notes
-        )
+    head = "def compute_score(data_source, solution_str, ground_truth, extra_info, **more):\n    return "
+    rewards = [
+        # what is returned, the metric that groups are compared by, and a word of the problem
+        ("{'score': 1.0, 'accuracy': 0}", "accuracy", ""),
+        ("{'score': 1.0}", "accuracy", "accuracy"),
+        ("0.5", "acc", ""),
+        ("{'score': 1.0, 'malformed': 0}", None, ""),  # that of algorithm=dapo, which falls back on the score
+        ("{'score': 1.0, 'step_scores': [1.0]}", "reward", "step_scores"),
+        ("extra_info['epsiode']", "reward", "epsiode"),
+    ]
+    for number, (kind, (result, metric, word)) in enumerate(product(("", "async "), rewards)):
+        (path := tmp_path / f"reward{number}.py").write_text(kind + head + result)
+        given = [f"algorithm.filter_groups.metric={metric}"] if metric else []
+        config = configured("algorithm=dapo", f"reward.custom_reward_function.path={path}", *given)
+        line = refusal(data.reward(config, notes := [], {}))
+        assert word in line and bool(line) is bool(word), (result, line)
+        assert (config.algorithm.filter_groups.metric, bool(notes)) == (metric or "reward", metric is None), result
 
 
-OWN: list[tuple[Callable[..., Any], str]] = [
-    (lambda token_level_rewards, turn_ids, **_: (token_level_rewards, turn_ids + 0.0), ""),
-    (lambda token_level_rewards, **_: (token_level_rewards, token_level_rewards / 0), "not finite"),
-    (lambda token_level_rewards, **_: (token_level_rewards.sum(1),) * 2, "(5,)"),
-    (lambda token_level_rewards, **_: (token_level_rewards,), "(5, 6)"),
-    (lambda values, **_: (values, values), "values"),
-]
-
-LOSSES: list[tuple[Callable[..., Any], str]] = [
-    (lambda log_prob, config, **_: (log_prob.mean() * config.clip_ratio_low, {}), ""),
-    (lambda log_prob, **_: (log_prob.mean() / 0, {}), "expected a finite number"),
-    (lambda log_prob, **_: (log_prob, {}), "expected a finite number"),
-    (lambda turn_ids, **_: (turn_ids, {}), "turn_ids"),
-]
-
-
-def test_an_estimator_and_a_loss_of_ones_own_are_tried_on_a_small_batch(configured, refusal, monkeypatch) -> None:
+def test_an_estimator_and_a_loss_of_ones_own_are_tried_on_a_small_batch(configured, refusal, monkeypatch):
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "recipe.training.external")
     monkeypatch.setenv("BFCL_EXTERNAL_MODULES", "my_module")
     config = configured("algorithm.adv_estimator=mine", "actor_rollout_ref.rollout.n=1")
@@ -239,14 +205,24 @@ def test_an_estimator_and_a_loss_of_ones_own_are_tried_on_a_small_batch(configur
         wrong = refusal(settings.algorithm(config))
         assert word in wrong and bool(word) is bool(wrong), grouped
     assert "mine" in refusal(data.own_code(config)), "nothing registers it"
-    for estimate, word in OWN:
+    for estimate, word in (
+        (lambda token_level_rewards, **_: (token_level_rewards, token_level_rewards / 0), "not finite"),
+        (lambda token_level_rewards, **_: (token_level_rewards.sum(1),) * 2, "(5,)"),
+        (lambda token_level_rewards, **_: (token_level_rewards,), "(5, 6)"),
+        (lambda values, **_: (values, values), "values"),
+        (lambda token_level_rewards, turn_ids, **_: (token_level_rewards, turn_ids + 0.0), ""),
+    ):
         monkeypatch.setitem(ADV_ESTIMATOR_REGISTRY, "mine", estimate)
         wrong = refusal(data.own_code(config))
         assert word in wrong and bool(word) is wrong.startswith("VERL_USE_EXTERNAL_MODULES=my_module: "), (word, wrong)
     config.actor_rollout_ref.actor.policy_loss.loss_mode = "my_loss"
     assert "my_loss" in refusal(data.own_code(config))
-    monkeypatch.setitem(ADV_ESTIMATOR_REGISTRY, "mine", OWN[0][0])
-    for loss, word in LOSSES:
+    for loss, word in (
+        (lambda log_prob, config, **_: (log_prob.mean() * config.clip_ratio_low, {}), ""),
+        (lambda log_prob, **_: (log_prob.mean() / 0, {}), "expected a finite number"),
+        (lambda log_prob, **_: (log_prob, {}), "expected a finite number"),
+        (lambda turn_ids, **_: (turn_ids, {}), "turn_ids"),
+    ):
         monkeypatch.setitem(POLICY_LOSS_REGISTRY, "my_loss", loss)
         wrong = refusal(data.own_code(config))
         assert word in wrong and bool(word) is bool(wrong), (word, wrong)

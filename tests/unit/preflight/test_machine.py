@@ -3,14 +3,12 @@
 import copy
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from recipe.files import PreflightError
 from recipe.machine import cluster as nodes
 from recipe.machine import loopback
-from recipe.machine.cluster import Answer, Node
 from recipe.memory import known_model
 from recipe.preflight import machine, settings
 
@@ -22,7 +20,7 @@ BIG = "actor_rollout_ref.model.path=qwen3-4b"
 def lacks(configured, monkeypatch, tmp_path):
     """What a machine of that size lacks, and the notes."""
 
-    def lacks(memory: float, disk: float, *overrides: str, free: float | None = None, gpus: int = 0) -> tuple[str, str]:
+    def lacks(memory, disk, *overrides, free=None, gpus=0):
         monkeypatch.setattr(nodes, "CGROUPS", [tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes"])
         sizes = SimpleNamespace(total=memory * GB, available=(memory if free is None else free) * GB)
         monkeypatch.setattr("psutil.virtual_memory", lambda: sizes)
@@ -62,7 +60,7 @@ def test_memory_disk_and_gpus_have_to_be_there(lacks, tmp_path):
     assert lacks(999, 1, *big, gpus=1)[0] == ""
 
 
-def test_the_host_holds_the_model_as_often_as_it_is_loaded_and_the_cards_the_estimate(lacks, configured, monkeypatch):
+def test_host_cards_and_the_way_to_the_engine_hold_the_model_as_often_as_it_is_there(lacks, configured, monkeypatch):
     stage3 = ("hardware=gpu8", BIG, "data.max_response_length=24576")
     assert "201 are needed" in lacks(150, 9999, *stage3, gpus=8)[0] and lacks(202, 9999, *stage3, gpus=8)[0] == ""
     monkeypatch.setenv("PATH", "")
@@ -74,9 +72,6 @@ def test_the_host_holds_the_model_as_often_as_it_is_loaded_and_the_cards_the_est
     assert "does not fit" in wrong and "use_fused_kernels=true" in wrong
     config.launcher.check_gpu_memory = False
     assert not [*machine.gpu_memory(config, model, notes)] and "does not fit" in notes[-1]
-
-
-def test_a_model_takes_memory_of_a_machine_without_gpus_and_of_the_way_to_the_engine(configured):
     config = configured("actor_rollout_ref.model.path=qwen2.5-1.5b", "launcher.needs.memory_gb=6")
     settings.fit_bucket(config, model := known_model(config))
     bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes
@@ -84,58 +79,54 @@ def test_a_model_takes_memory_of_a_machine_without_gpus_and_of_the_way_to_the_en
     assert machine.wanted_memory(config, model) / GB == pytest.approx(6 + 24 * 1.543714304)
 
 
-HERE: dict[str, Any] = {
+HERE = {
     **{"python": "3.11.7", "executable": "/code/.venv/bin/python", "folder": True, "memory": 500 * GB},
     **{"code": "aa", "packages": {"verl": "0.9.1", "ray": "2.60.0"}},
     **{"secrets": {"WANDB_API_KEY": "cc"}, "variables": {}, "paths": {"/data/train.parquet": 700}},
 }
 ASKED = {"root": "/code", "folder": "/home/me", "shared": "/runs/first/.nodes-1"}
-WRONG: list[tuple[dict[str, Any], dict[str, float], str]] = [
-    # facts of the second node, its resources, a word of the problem
-    ({"folder": False}, {}, "/home/me"),
-    ({"code": None}, {}, "/code"),
-    ({"code": "ab"}, {}, "code"),
-    ({"packages": {"verl": "0.9.1", "ray": "2.59.0"}, "python": "3.12.1"}, {}, "Python; packages ray"),
-    ({"paths": {"/data/train.parquet": None}}, {}, "paths /data/train.parquet"),
-    ({"secrets": {}}, {}, "secrets WANDB_API_KEY"),
-    ({"secrets": {"WANDB_API_KEY": "dd"}}, {}, "secrets WANDB_API_KEY"),
-    ({"variables": {"GLOO_SOCKET_IFNAME": "lo"}}, {}, "GLOO_SOCKET_IFNAME=lo"),
-    ({"memory": 3 * GB}, {}, "3.0 GB of memory"),
-    ({"wrote": "Permission denied"}, {}, "Permission denied, in /runs/first"),
-    ({}, {"CPU": 16}, "--num-cpus=26"),
-    ({}, {"GPU": 4}, "second (10.0.0.1) has 4"),
-]
 
 
-def node(name: str, **other: Any) -> Node:
+def node(name, **other):
     said = {**copy.deepcopy(HERE), "wrote": None, "seen": ["first", "second"]}
-    resources = {"CPU": 96.0, "GPU": 8.0}
-    return Node(**{"id": name, "name": name, "address": "10.0.0.1", "resources": resources, "answer": said, **other})
+    made = {"id": name, "name": name, "address": "10.0.0.1", "answer": said, "resources": {"CPU": 96.0, "GPU": 8.0}}
+    return nodes.Node(**{**made, **other})
 
 
 @pytest.fixture
 def cluster(configured):
     """What is wrong with these nodes."""
 
-    def cluster(*nodes: Node, count: int = 2, **overrides: Any) -> list[str]:
-        config = configured("hardware=gpu8", *overrides.get("given", ()))
-        config.trainer.nnodes, config.launcher.needs.memory_gb = count, 64
-        return [*machine.node_problems(config, Answer(nodes, "first"), ASKED, HERE)]
+    def cluster(*members, given=()):
+        config = configured("hardware=gpu8", *given)
+        config.trainer.nnodes, config.launcher.needs.memory_gb = 2, 64
+        return [*machine.node_problems(config, nodes.Answer(members, "first"), ASKED, HERE)]
 
     return cluster
 
 
-def test_what_a_node_lacks_is_said_with_the_node(cluster):
+def test_what_nodes_lack_for_what_they_do_is_said_with_the_node_and_all_at_once(cluster):
     assert cluster(node("first"), node("second")) == []
-    for changed, resources, word in WRONG:
+    for changed, resources, word in (
+        # facts of the second node, its resources, a word of the problem
+        ({"folder": False}, {}, "/home/me"),
+        ({"code": None}, {}, "/code"),
+        ({"code": "ab"}, {}, "code"),
+        ({"packages": {"verl": "0.9.1", "ray": "2.59.0"}, "python": "3.12.1"}, {}, "Python; packages ray"),
+        ({"paths": {"/data/train.parquet": None}}, {}, "paths /data/train.parquet"),
+        ({"secrets": {}}, {}, "secrets WANDB_API_KEY"),
+        ({"secrets": {"WANDB_API_KEY": "dd"}}, {}, "secrets WANDB_API_KEY"),
+        ({"variables": {"GLOO_SOCKET_IFNAME": "lo"}}, {}, "GLOO_SOCKET_IFNAME=lo"),
+        ({"memory": 3 * GB}, {}, "3.0 GB of memory"),
+        ({"wrote": "Permission denied"}, {}, "Permission denied, in /runs/first"),
+        ({}, {"CPU": 16}, "--num-cpus=26"),
+        ({}, {"GPU": 4}, "second (10.0.0.1) has 4"),
+    ):
         second = node("second")
         second.answer.update(changed)
         second.resources.update(resources)
         (said,) = cluster(node("first"), second)
         assert word in said and "second (10.0.0.1)" in said, (word, said)
-
-
-def test_all_that_is_wrong_is_said_at_once_and_a_node_that_does_not_answer_is_named(cluster):
     second = node("second")
     second.answer.update({"python": "3.12.1", "memory": GB})
     assert len(cluster(node("first"), second)) == 2
@@ -144,16 +135,13 @@ def test_all_that_is_wrong_is_said_at_once_and_a_node_that_does_not_answer_is_na
     unseen = node("second")
     unseen.answer["seen"].remove("first")
     assert "does not see what first" in cluster(node("first"), unseen)[0]
-
-
-def test_nodes_are_asked_for_what_they_do(cluster):
     head = node("third", resources={"CPU": 4.0})
     head.answer["memory"] = GB
     idle = node("fourth", resources={"memory": 1.0}, answer=None, fault="it says no more")
-    nodes = (node("first"), node("second"), head)
-    for one in nodes:
+    busy = (node("first"), node("second"), head)
+    for one in busy:
         one.answer["seen"] = ["first", "second", "third"]
-    assert cluster(*nodes, idle) == []
+    assert cluster(*busy, idle) == []
     given = ("trainer=separate", "actor_rollout_ref.rollout.nnodes=1", "actor_rollout_ref.rollout.n_gpus_per_node=1")
     assert "and 1 more, are asked for" in cluster(node("first"), node("second"), given=given)[0]
 

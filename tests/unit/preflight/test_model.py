@@ -1,10 +1,9 @@
-"""The start model, its adapter, tokenizer and chat template: which they are, and whether they can be played with."""
+"""The start model, its adapter, tokenizer, chat template and teacher: which they are, and whether they can be used."""
 
 import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,9 +11,10 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from interaction import get_protocol
+from recipe import memory
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tokenizer
 from recipe.files import PreflightError
-from recipe.preflight import check, model
+from recipe.preflight import check, model, teacher
 from recipe.stage.weights import note_base, note_sums
 
 
@@ -22,7 +22,7 @@ from recipe.stage.weights import note_base, note_sums
 def checked(configured, refusal, made, tmp_path):
     """A configuration of the tiny data, and what all checks say."""
 
-    def checked(*overrides: str, **given: Any) -> tuple[Any, str]:
+    def checked(*overrides, **given):
         where = (f"paths.data={made}", f"paths.run={tmp_path}/run", f"paths.tiny_policy={tmp_path}/none")
         needs = ("launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
         config = configured(*where, *needs, *overrides, **given)
@@ -42,17 +42,17 @@ def test_a_stage_starts_from_what_the_one_before_it_has_exported(checked, policy
     assert model.start_model("~/none") == f"{tmp_path}/none"
 
 
-def edited(name: str, **changes: Any) -> Any:
+def edited(name, **changes):
     """A change of a JSON file of a model."""
 
-    def change(folder: Path) -> None:
+    def change(folder):
         content = json.loads((folder / name).read_text())
         (folder / name).write_text(json.dumps({**content, **changes}))
 
     return change
 
 
-def swallowed(folder: Path) -> None:
+def swallowed(folder):
     """A tag of the protocol becomes a special token."""
     content = json.loads((folder / "tokenizer.json").read_text())
     for token in content["added_tokens"]:
@@ -60,11 +60,11 @@ def swallowed(folder: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(content))
 
 
-def written(name: str, content: bytes) -> Any:
+def written(name, content):
     return lambda folder: (folder / name).write_bytes(content)
 
 
-def flipped(folder: Path) -> None:
+def flipped(folder):
     """One byte of weights whose checksums are noted."""
     content = bytearray((path := folder / "model.safetensors").read_bytes())
     note_sums(folder)
@@ -112,36 +112,33 @@ def test_prompts_and_lengths_have_to_fit_each_other(checked, policy, capsys):
     assert "such rows are left out" in capsys.readouterr().out
 
 
-THINKS = CHAT_TEMPLATE.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
-CONTENT = "{{ message['content'] }}"
-TEMPLATES = [
-    (CHAT_TEMPLATE, "think_xml", ""),
-    (THINKS, "hermes", ""),
-    *[(THINKS, name, "interaction.protocol=hermes") for name in ("think_xml", "llama3_json", "python_calls")],
-    ("{{ raise_exception('System role not supported') }}", "think_xml", "System role not supported"),
-    (CHAT_TEMPLATE.replace("messages %}", "messages if message.role != 'system' %}"), "think_xml", "role system"),
-    (CHAT_TEMPLATE.partition("{% if add_generation_prompt %}")[0], "think_xml", "header"),
-    ("{{ messages | length }}" + CHAT_TEMPLATE, "think_xml", "changes what it has written"),
-    (CHAT_TEMPLATE.replace(CONTENT, "{{ message['content'] if message['role'] != 'assistant' }}"), "think_xml", "show"),
-]
-
-
 def test_a_template_that_rollouts_cannot_use_is_refused(refusal):
     tokenizer = make_tokenizer(["made-up rules made-up request Results: [1] an earlier thought"] * 3)
-    for template, protocol, word in TEMPLATES:
+    thinks = CHAT_TEMPLATE.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
+    content = "message['content']"
+    for template, protocol, word in (
+        (CHAT_TEMPLATE, "think_xml", ""),
+        (thinks, "hermes", ""),
+        *[(thinks, name, "interaction.protocol=hermes") for name in ("think_xml", "llama3_json", "python_calls")],
+        ("{{ raise_exception('System role not supported') }}", "think_xml", "System role not supported"),
+        (CHAT_TEMPLATE.replace("messages %}", "messages if message.role != 'system' %}"), "think_xml", "role system"),
+        (CHAT_TEMPLATE.partition("{% if add_generation_prompt %}")[0], "think_xml", "header"),
+        ("{{ messages | length }}" + CHAT_TEMPLATE, "think_xml", "changes what it has written"),
+        (CHAT_TEMPLATE.replace(content, f"{content} if message['role'] != 'assistant'"), "think_xml", "show"),
+    ):
         tokenizer.chat_template = template
         said = refusal(model.template(tokenizer, get_protocol(protocol), {}, []))
         assert word in said and bool(said) is bool(word), (word, said)
-    tokenizer.chat_template = THINKS
+    tokenizer.chat_template = thinks
     assert "from_gold" in refusal(model.template(tokenizer, get_protocol("hermes"), {}, [], from_gold=True))
-    last = "message['content'] if loop.last else message['content'].split('</think>')[-1]"
-    tokenizer.chat_template, notes = CHAT_TEMPLATE.replace("message['content']", f"({last})"), list[str]()
+    last = f"({content} if loop.last else {content}.split('</think>')[-1])"
+    tokenizer.chat_template, notes = CHAT_TEMPLATE.replace(content, last), list[str]()
     assert refusal(model.template(tokenizer, get_protocol("think_xml"), {}, notes)) == ""
     assert r"messages end with '<|im_end|>\n'; drops earlier thoughts" in notes[0]
 
 
 def test_an_adapter_that_is_trained_further_decides_rank_alpha_modules_and_base(configured, refusal, policy, tmp_path):
-    def started(*overrides: str) -> tuple[Any, str]:
+    def started(*overrides):
         config = configured(f"paths.run={tmp_path}", "stage.previous=one", *overrides)
         return config.actor_rollout_ref.model, refusal(model.start(config, []))
 
@@ -164,3 +161,37 @@ def test_an_adapter_that_is_trained_further_decides_rank_alpha_modules_and_base(
     content = (folder / "adapter_model.safetensors").read_bytes()
     (folder / "adapter_model.safetensors").write_bytes(content[:900])
     assert "adapter_model.safetensors" in started("stage.adapter=continue")[1]
+
+
+TEACHERS = [
+    # a change, and words of the problem and of the note
+    (lambda folder: None, "", ""),
+    (lambda folder: make_tokenizer(["other words"]).save_pretrained(folder), "tokens otherwise", ""),
+    (edited("config.json", max_position_embeddings=2048), "2048 positions, the longest episode takes 2049", ""),
+    (edited("config.json", vocab_size=99), "vocab_size=99", ""),
+    (lambda folder: (folder / "model.safetensors").unlink(), "no weights", ""),
+    (written("chat_template.jinja", CHAT_TEMPLATE.replace("'role']", "'role'] | upper").encode()), "", "another one"),
+]
+
+
+def test_a_teacher_that_cannot_score_the_tokens_of_the_model_is_refused(configured, refusal, policy, tmp_path):
+    tokenizer = model.load_tokenizer(str(policy))
+    for number, (change, word, note) in enumerate(TEACHERS):
+        change(folder := Path(shutil.copytree(policy, tmp_path / str(number))))
+        config, notes = configured("algorithm=opd", f"{teacher.PATH}={folder}"), list[str]()
+        said = refusal(teacher.fits(config, tokenizer, {}, notes))
+        assert word in said and bool(said) is bool(word), (number, said)
+        assert note in "".join(notes) and bool(notes) is bool(note), (number, notes)
+
+
+def test_memory_counts_the_teacher_on_cards_of_its_own(capsys):
+    """Half of the cards train; the teacher's weights, cache and log-probabilities have to fit the others."""
+    opd, inference = ["qwen3-4b", "algorithm=opd", f"{teacher.PATH}=qwen3-8b"], f"{memory.TEACHER}.inference"
+    for card, *more in (  # with 80 GB and no more it fits
+        (24,),
+        (80, f"{inference}.max_num_batched_tokens=16384"),
+        (80, f"{inference}.gpu_memory_utilization=0.2"),
+    ):
+        assert memory.main([*opd, "--card", str(card), *more]) == 1
+        found = capsys.readouterr().out
+        assert "the teacher" in found and "4 cards" in found, more

@@ -1,10 +1,10 @@
 """Settings with which something else would be trained without a word, or a start fail late."""
 
-from typing import Any
-
 import pytest
 from omegaconf import OmegaConf
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
+import recipe.credit.policy_loss  # noqa: F401
 from recipe.credit import GROUPED
 from recipe.memory import read_settings
 from recipe.preflight import check_settings, settings, summary
@@ -24,7 +24,7 @@ FROM_GOLD = "interaction.train.from_gold={share: 1, steps: 9}"
 TAUGHT = ("algorithm=opd", f"{TEACHER}=/t")
 GATE = ("stage.gate.metric=val_dev/reward", "stage.gate.value=1.0", "stage.gate.kind=leave_at", "stage.gate.window=2")
 
-BAD: list[tuple[list[str], str]] = [
+BAD = [
     # what is set, and a word that the problem must have
     (["algorithm.adv_estimator=grpoo"], "grpoo"),
     ([f"{ACTOR}.policy_loss.loss_mode=gspoo"], "gspoo"),
@@ -115,7 +115,7 @@ def judged(configured, refusal, tmp_path):
     """The configuration, and what is wrong with it."""
     (tmp_path / "000001.jsonl").touch()
 
-    def judged(overrides: list[str]) -> tuple[Any, str]:
+    def judged(overrides):
         config = configured(*(item.replace("FILES", str(tmp_path)) for item in overrides))
         return config, refusal(lambda: check_settings(config))
 
@@ -135,15 +135,16 @@ def test_what_works_is_not_refused_and_all_problems_are_named_at_once(judged):
 
 
 def test_every_mode_passes_with_the_devices_that_it_takes(configured):
-    for mode in ("async", "separate"):
-        config = configured(f"trainer={mode}", "algorithm=appo", "trainer.n_gpus_per_node=1")
+    for mode, algorithm in (("async", "tppo"), ("separate", "appo")):
+        config = configured(f"trainer={mode}", f"algorithm={algorithm}", "trainer.n_gpus_per_node=1")
         check_settings(config)
+        assert config.actor_rollout_ref.actor.optim.clip_grad == config.critic.optim.clip_grad == 0.5, "what verl reads"
         assert any("may span 4 versions" in note for note in settings.notes(config))
     config = configured(SEPARATE, GPU, "trainer.n_gpus_per_node=4")
     assert settings.devices(config) == 8 and not read_settings(config, 80e9).plays
 
 
-def test_micro_batches_are_made_to_divide_the_trajectories(judged, capsys):
+def test_micro_batches_divide_the_trajectories_and_token_budgets_hold_the_longest_episode(judged, capsys):
     for given, sizes in (
         (list(ALONE), (4, 4)),
         (["data.train_batch_size=3", f"{MINI}=3", f"{ROLLOUT}.n=2"], (3, 6)),
@@ -154,9 +155,6 @@ def test_micro_batches_are_made_to_divide_the_trajectories(judged, capsys):
         policy = config.actor_rollout_ref
         found = policy.actor.ppo_micro_batch_size_per_gpu, policy.rollout.log_prob_micro_batch_size_per_gpu
         assert (said, found) == ("", sizes) and ("NOTE" in capsys.readouterr().out) is bool(given)
-
-
-def test_token_budgets_hold_the_longest_episode(judged):
     infer = "critic.ppo_infer_max_token_len_per_gpu"
     for given, key, least in (
         ([LONG], UPDATE, 65536),
@@ -201,17 +199,7 @@ def test_what_is_set_and_does_nothing_is_a_line_and_the_recipe_as_it_is_has_none
     assert "NOTE" in summary(configured(*NOTES[0][0])) and "inert" in summary(configured(GPU))
 
 
-def test_the_gradients_are_clipped_by_the_key_that_verls_engine_reads(configured):
-    for name in ("tppo", "appo"):
-        config = configured(f"algorithm={name}")
-        assert config.actor_rollout_ref.actor.optim.clip_grad == config.critic.optim.clip_grad == 0.5
-
-
 def test_verl_has_the_known_estimators_and_losses_and_no_other():
-    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
-
-    import recipe.credit.policy_loss  # noqa: F401
-
     names = {str(getattr(name, "value", name)) for name in ADV_ESTIMATOR_REGISTRY} | set(settings.OURS)
     assert names == {*settings.WITH_CRITIC, *GROUPED, *settings.UNFED, "reinforce_plus_plus"}
     assert set(settings.LOSSES) == set(POLICY_LOSS_REGISTRY)

@@ -3,11 +3,11 @@
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 from support.own_environment import example, write_namesake
+from verl.trainer.ppo.utils import create_rl_dataset
 
 from bfcl_env import load_scenarios
 from data_prep.rows import rl_table, write_table
@@ -57,9 +57,8 @@ async def test_a_task_fits_just_where_its_gold_fits_in_the_agent_loop(lengths, t
 
 def test_gold_has_the_limits_of_a_message_of_a_turn_and_of_a_result_to_the_token(lengths, tokenizer, tmp_path):
     around, talk = lengths.most([""]), [{"role": role, "content": "x"} for role in ("user", "assistant")] * 3
-    assert lengths.most(["é"]) == around + 2 and len(tokenizer.apply_chat_template(talk)["input_ids"]) == 6 * (
-        around + 1
-    )
+    assert lengths.most(["é"]) == around + 2
+    assert len(tokenizer.apply_chat_template(talk)["input_ids"]) == 6 * (around + 1)
     for scenario in (SHORT[0], LONG[3]):
         messages = play_gold(scenario, think_xml)[0]
         first = next(place for place, said in enumerate(messages) if said["role"] == "assistant")
@@ -87,15 +86,7 @@ def test_gold_has_the_limits_of_a_message_of_a_turn_and_of_a_result_to_the_token
 def judged(configured, refusal, tmp_path, tokenizer):
     """The problems, the notes and the configuration of a stage with these tasks."""
 
-    def judged(
-        train: Any,
-        val: Any,
-        over_budget: str = "keep",
-        from_gold: Any = None,
-        held_out: str = "val",
-        pool: Any = None,
-        **data: Any,
-    ) -> tuple[str, list[str], Any]:
+    def judged(train, val, over_budget="keep", from_gold=None, held_out="val", pool=None, **data):
         config, notes = configured(f"stage.over_budget={over_budget}", f"paths.run={tmp_path}"), list[str]()
         for key, split, scenarios in (("train_files", "train", train), ("val_files", held_out, val)):
             config.data[key] = str(tmp_path / f"{key}.parquet")
@@ -159,8 +150,6 @@ def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_lo
 
 
 def test_rows_are_left_out_of_training_and_never_of_the_validation(judged, tokenizer, too_long):
-    from verl.trainer.ppo.utils import create_rl_dataset
-
     wrong, _, config = judged([*SHORT, *LONG], [*SHORT, *LONG], "leave_out", filter_overlong_prompts=False)
     rows = {}
     for key in ("train_files", "val_files"):
@@ -170,13 +159,10 @@ def test_rows_are_left_out_of_training_and_never_of_the_validation(judged, token
     assert rows["train_files"] == [name for name in rows["val_files"] if name not in too_long]
 
 
-def test_of_two_environments_with_one_id_only_the_task_that_does_not_fit_is_left_out(judged, tmp_path, too_long):
+def test_of_two_tasks_with_one_id_the_long_one_is_left_out_and_what_cannot_be_is_refused(judged, tmp_path, too_long):
     register({"inventory": str(write_namesake(tmp_path, LONG))})
     _, _, config = judged([*LONG, *load_tasks("inventory").values()], SHORT, "leave_out")
     assert config.data.leave_out == sorted(too_long)
-
-
-def test_what_cannot_be_left_out_is_refused(judged, too_long):
     tasks, stay = ([*SHORT, *LONG], SHORT, "leave_out"), 12 - len(too_long)
     assert f"leaves {stay} rows" in judged(*tasks, train_batch_size=stay + 1)[0]
     assert judged(*tasks, train_batch_size=stay)[0] == ""

@@ -1,7 +1,6 @@
 """Learning from stored trajectories: what cannot work is refused, and what follows from the data is set and said."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from support.stored import line, tokenizer, write_lines, write_rows
@@ -17,7 +16,7 @@ PAIRS = [line(uid=str(number // 2), session=number % 2) for number in range(16)]
 def judged(configured, refusal, tmp_path):
     """The problems, the notes and the configuration of a stage that learns from these lines."""
 
-    def judged(lines: Any, *overrides: str, algorithm: str = "step_grained") -> tuple[str, str, Any]:
+    def judged(lines, *overrides, algorithm="step_grained"):
         path = write_lines(tmp_path / "1.jsonl", lines) if isinstance(lines, list) else lines
         small = ("data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=8", f"{ROLLOUT}.n=1")
         limits = ("data.max_prompt_length=64", "data.max_response_length=64", f"{ROLLOUT}.max_model_len=128")
@@ -30,7 +29,7 @@ def judged(configured, refusal, tmp_path):
     return judged
 
 
-def many(number: int = 16, **other: Any) -> list[Any]:
+def many(number=16, **other):
     return [line(uid=str(place), **other) for place in range(number)]
 
 

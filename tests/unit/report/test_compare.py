@@ -3,7 +3,6 @@
 import csv
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,18 +18,17 @@ from recipe.reward import sample_record
 from recipe.stage import state
 from rewards.votes import SOLVED
 
-WORDS = {"S": "AnswerStatus.Solved", "U": "Unsure", "N": "unsolved"}
 
-
-def write(path: Path, **queries: str) -> None:
+def write(path, **queries):
     """A file of votes; `a="SUN"` are three votes on query a."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    votes = {name: {str(number): WORDS[word] for number, word in enumerate(said)} for name, said in queries.items()}
+    words = {"S": "AnswerStatus.Solved", "U": "Unsure", "N": "unsolved"}
+    votes = {name: {str(number): words[word] for number, word in enumerate(said)} for name, said in queries.items()}
     path.write_text(json.dumps({name: {"query": "q", "is_solved": given} for name, given in votes.items()}))
 
 
 @pytest.fixture
-def example(tmp_path: Path) -> Path:
+def example(tmp_path):
     """Votes of two methods on six queries."""
     write(tmp_path / "votes/sft_cot/G1_instruction.json", a="SSN", b="NNN", c="UNS", d="NSN")
     write(tmp_path / "votes/sft_cot/G1_tool.json", e="SSS", f="NUN")
@@ -40,10 +38,10 @@ def example(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def report(monkeypatch, capsys, tmp_path):
     """Runs the command: exit status and what it printed."""
 
-    def run(*arguments: object) -> tuple[object, str]:
+    def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["recipe.report", "--out", *map(str, (tmp_path / "out", *arguments))])
         try:
             command.main()
@@ -54,7 +52,7 @@ def report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
     return run
 
 
-def test_the_example_comes_out_to_the_digit(example: Path, tmp_path: Path, report) -> None:
+def test_the_example_comes_out_to_the_digit(example, tmp_path, report):
     status, said = report("--baseline", "ppo", "--compare", example)
     assert status == 2 and "there are sft_cot, step_cot" in said and not (tmp_path / "out").exists()
     lines = report("--compare", example)[1].splitlines()
@@ -80,15 +78,12 @@ def test_the_example_comes_out_to_the_digit(example: Path, tmp_path: Path, repor
         assert {row["method"] for row in csv.DictReader(file)} == {"'=1+1", "step_cot"}, "no spreadsheet computes it"
 
 
-PUBLISHED = [
-    ([54.2, 50.3, 56.5, 52.0, 45.4, 37.2], [0.5, 0.8, 1.5, 0.6, 0.6, 1.0], None, (49.3, 0.8)),
-    ([56.4, 49.0, 46.3], [1.8, 1.2, 1.8], [163, 153, 158], (50.6, 1.6)),
-]
-"""Of StepTool's README: subsets, their deviations and queries, and what is published for all of them, or for I1."""
-
-
-def test_figures_of_several_subsets_are_what_steptool_publishes(tmp_path: Path) -> None:
-    for means, deviations, queries, published in PUBLISHED:
+def test_figures_of_several_subsets_are_what_steptool_publishes(tmp_path):
+    for means, deviations, queries, published in (
+        # of StepTool's README: subsets, their deviations and queries, and what is published for all of them, or for I1
+        ([54.2, 50.3, 56.5, 52.0, 45.4, 37.2], [0.5, 0.8, 1.5, 0.6, 0.6, 1.0], None, (49.3, 0.8)),
+        ([56.4, 49.0, 46.3], [1.8, 1.2, 1.8], [163, 153, 158], (50.6, 1.6)),
+    ):
         found = together([Figure(one, its, 1) for one, its in zip(means, deviations, strict=True)], queries)
         assert (found.mean, found.deviation) == pytest.approx(published, abs=0.06)  # of rounded numbers
     for name in ("own", "G3_instruction", "G2_category", "G1_instruction"):
@@ -98,12 +93,12 @@ def test_figures_of_several_subsets_are_what_steptool_publishes(tmp_path: Path) 
     assert figures(method)["own"] == Figure(0.75, None, 2), "one round has no deviation"
 
 
-def method(name: str, subset: str = "s", clusters: bool = False, **votes: float) -> Method:
+def method(name, subset="s", clusters=False, **votes):
     queries = {query: Query((vote,), query[0] if clusters else query) for query, vote in votes.items()}
     return Method(name, {subset: queries})
 
 
-def test_two_methods_are_compared_on_the_queries_that_both_have_by_clusters() -> None:
+def test_two_methods_are_compared_on_the_queries_that_both_have_by_clusters():
     before, after = method("old", a=0, b=0.5, c=1), method("new", b=1, c=1, d=0)
     (pair,) = compare(after, before)
     assert (pair.queries, pair.before, pair.after) == (2, 0.75, 1.0)
@@ -118,26 +113,23 @@ def test_two_methods_are_compared_on_the_queries_that_both_have_by_clusters() ->
     assert pair.interval is None, "no interval of no width"
 
 
-VOTES = {"10": "Unsure", "2": "AnswerStatus.Solved", "0": "UNSOLVED"}
-DAMAGED = (
-    *("[]", '{"q": {"query": "x"}}', '{"q": {"is_solved": {"first": "Solved"}}}', '{"q": {"is_solved": {}}}'),
-    *('{"q": {"is_solved": {"0": "Solvable"}}}', '{"q": {"is_solved": {"0": 1}}}'),
-    '{"q": {"is_solved": {"0": "Solved", "1": "Solved"}}, "r": {"is_solved": {"0": "Solved"}}}',
-)
-
-
-def test_a_file_of_votes_is_read_whole_or_not_at_all(tmp_path: Path, report) -> None:
+def test_a_file_of_votes_is_read_whole_or_not_at_all(tmp_path, report):
     good, bad = tmp_path / "m" / "good.json", tmp_path / "m" / "bad.json"
     good.parent.mkdir()
-    good.write_text(json.dumps({"q": {"length": None, "cluster": "c", "is_solved": VOTES}}))
+    votes = {"10": "Unsure", "2": "AnswerStatus.Solved", "0": "UNSOLVED"}
+    good.write_text(json.dumps({"q": {"length": None, "cluster": "c", "is_solved": votes}}))
     assert sources.read_votes(good) == {"q": Query((SOLVED["Unsolved"], SOLVED["Solved"], SOLVED["Unsure"]), "c")}
-    for content in DAMAGED:
+    for content in (
+        *("[]", '{"q": {"query": "x"}}', '{"q": {"is_solved": {"first": "Solved"}}}', '{"q": {"is_solved": {}}}'),
+        *('{"q": {"is_solved": {"0": "Solvable"}}}', '{"q": {"is_solved": {"0": 1}}}'),
+        '{"q": {"is_solved": {"0": "Solved", "1": "Solved"}}, "r": {"is_solved": {"0": "Solved"}}}',
+    ):
         bad.write_text(content)
         status, error = report("--votes", good, bad)
         assert status == 1 and f"{bad}" in error and not (tmp_path / "out").exists(), error
 
 
-def evaluation(folder: Path, solved: dict[str, list[bool]], environment: str = "bfcl", **settings: object) -> Path:
+def evaluation(folder, solved, environment="bfcl", **settings):
     lines = []
     for task, samples in solved.items():
         for sample, passed in enumerate(samples):
@@ -150,7 +142,7 @@ def evaluation(folder: Path, solved: dict[str, list[bool]], environment: str = "
     return folder
 
 
-def test_evaluations_stand_beside_votes_and_settings_that_differ_are_named(example: Path, tmp_path: Path, report):
+def test_evaluations_stand_beside_votes_and_settings_that_differ_are_named(example, tmp_path, report):
     solved = {"multi_turn_base_0": [True, False], "multi_turn_base_1": [True] * 2}
     solved |= {"multi_turn_miss_func_0": [False] * 2}
     mine = evaluation(tmp_path / "mine", solved)
@@ -168,7 +160,7 @@ def test_evaluations_stand_beside_votes_and_settings_that_differ_are_named(examp
         assert query.cluster == (environment, cluster), "of an environment whose file is known, or is not"
 
 
-def test_a_run_has_a_row_for_the_last_validation_of_each_stage_and_its_guard(tmp_path: Path) -> None:
+def test_a_run_has_a_row_for_the_last_validation_of_each_stage_and_its_guard(tmp_path):
     run = a_run(tmp_path / "run", [0.5] * 2, "stage2_base")
     for step, passed in ((1, 0.0), (2, 1.0)):
         tasks = {f"multi_turn_base_{index}": [passed] for index in range(3)}
@@ -181,12 +173,9 @@ def test_a_run_has_a_row_for_the_last_validation_of_each_stage_and_its_guard(tmp
     assert [*guard.subsets["multi_turn_base"]] == ["multi_turn_base_7"]
 
 
-SEEDS = {"a1": "10010", "a2": "11010", "b1": "11110", "b2": "0111", "b3": "11011"}
-"""Of each seed whether it solved task 0, 1, ...; b2 has four tasks."""
-
-
-def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_verdicts(tmp_path: Path, report) -> None:
-    for name, solved in SEEDS.items():
+def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_verdicts(tmp_path, report):
+    seeds = {"a1": "10010", "a2": "11010", "b1": "11110", "b2": "0111", "b3": "11011"}  # which tasks each solved
+    for name, solved in seeds.items():
         run = a_run(tmp_path / name, [ord(name[0]) + 0.1 * int(name[1])] * 2, "stage2_base")
         tasks = {f"multi_turn_base_{index}": [float(passed)] for index, passed in enumerate(solved)}
         for step, played in ((1, {}), (2, tasks), (3, {"multi_turn_base_0": [0.0]})):  # step 3 has not been logged
@@ -194,11 +183,11 @@ def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_ver
         validated(run, 2, {"multi_turn_base_9": [1.0]}, part="guard", stage="stage2_base")
         warm = "x" if name in ("a1", "a2") else name
         state.update(run / "stage2_base", began=state.Start(model=f"/{warm}", weights=warm, made="y"))
-    a, b = ([tmp_path / name for name in SEEDS if name[0] == recipe] for recipe in "ab")
+    a, b = ([tmp_path / name for name in seeds if name[0] == recipe] for recipe in "ab")
     assert report("--compare", *a, "--with", *b)[0] == 0
     found = json.loads((tmp_path / "out" / "pass_rate.json").read_text())
     own, official = found["differences"]
-    shares = [np.array([[*map(float, SEEDS[path.name][:4])] for path in paths]) for paths in (a, b)]
+    shares = [np.array([[*map(float, seeds[path.name][:4])] for path in paths]) for paths in (a, b)]
     assert (own["queries"], own["before"], own["after"]) == (4, 0.625, pytest.approx(10 / 12))
     assert (own["low"], own["high"]) == pytest.approx(of_difference(*shares, "0123"))
     of_b = interval([*shares[1].flat], "0123" * 3, [0] * 4 + [1] * 4 + [2] * 4, SHARE)
@@ -213,7 +202,7 @@ def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_ver
     assert "no second seed" in report(a[0], a[0])[1]
 
 
-def test_a_task_of_another_seeds_file_is_another_one_though_its_id_is_the_same(tmp_path: Path) -> None:
+def test_a_task_of_another_seeds_file_is_another_one_though_its_id_is_the_same(tmp_path):
     paths = [evaluation(tmp_path / name, {"base_0": [True, False], "base_1": [True] * 2}, "made") for name in "abc"]
     lines = [json.loads(line) for line in (paths[2] / "episodes.jsonl").read_text().splitlines()]
     for line in lines[:2]:

@@ -3,8 +3,6 @@
 import itertools
 import json
 import random
-from pathlib import Path
-from typing import Any
 
 from support.runs import STAGE, a_run
 
@@ -16,7 +14,7 @@ from recipe.reward import sample_record
 RECORD = sample_record()
 
 
-def line(step: int, task: object, rollout: int, launch: str | None = None, score: float = 0.5, **more: Any) -> dict:
+def line(step, task, rollout, launch=None, score=0.5, **more):
     head = {"step": step, "split": "train", "launch": launch, "uid": f"{launch}{step}{task}", "session_id": rollout}
     named = {"environment": "bfcl", "task_id": f"multi_turn_base_{task}", "category": "multi_turn_base"}
     reward = {"acc": score, "progress": score, "acc_official": score}
@@ -24,7 +22,7 @@ def line(step: int, task: object, rollout: int, launch: str | None = None, score
     return {**found, "episode": RECORD, **more}  # as training writes it: last
 
 
-def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path: Path) -> None:
+def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path):
     """As one machine writes episodes, and as several do; the last step of a launch is played again."""
     draw, runs = random.Random(0), [a_run(tmp_path / name, [0.5] * 10) for name in ("one", "several")]
     played = [("a", step) for step in range(1, 7)] + [("b", step) for step in range(6, 11)]
@@ -41,7 +39,7 @@ def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path: Path) -> None
     assert tabled[0] == tabled[1] and "[" in tabled[0]
 
 
-def test_of_an_episode_that_was_played_again_the_later_one_counts(tmp_path: Path) -> None:
+def test_of_an_episode_that_was_played_again_the_later_one_counts(tmp_path):
     path = path_of(tmp_path / STAGE / "rollouts", "train", 1)
     for launch, scores in (("first", [0.1, 0.2]), ("second", [0.3, 0.4])):  # dynamic sampling; and after a resume
         for score in scores:
@@ -50,16 +48,13 @@ def test_of_an_episode_that_was_played_again_the_later_one_counts(tmp_path: Path
         assert [record["score"] for record in read_records(path)] == scores
 
 
-DAMAGED = [
-    *("", "\0" * 100, "null", "[" * 20_000),
-    *(json.dumps(line(1, 9, 9))[:-60], json.dumps(line(1, 9, 9))[:100]),
-    *(json.dumps(line(1, 9, 9, episode=None)), json.dumps(line(1, 9, 9) | {"step": "three"})),
-]
-
-
-def test_a_damaged_line_costs_no_other_and_the_page_is_made(tmp_path: Path) -> None:
+def test_a_damaged_line_costs_no_other_and_the_page_is_made(tmp_path):
     run, whole = a_run(tmp_path / "run", [0.5] * 10), [json.dumps(line(1, task, 0)) for task in range(4)]
-    for damaged in DAMAGED:
+    for damaged in (
+        *("", "\0" * 100, "null", "[" * 20_000),
+        *(json.dumps(line(1, 9, 9))[:-60], json.dumps(line(1, 9, 9))[:100]),
+        *(json.dumps(line(1, 9, 9, episode=None)), json.dumps(line(1, 9, 9) | {"step": "three"})),
+    ):
         path = path_of(run / STAGE / "rollouts", "train", 1)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join([*whole[:2], damaged, *whole[2:]]) + "\n" + damaged[:50])
@@ -77,7 +72,7 @@ def test_a_damaged_line_costs_no_other_and_the_page_is_made(tmp_path: Path) -> N
     json.dumps(cut, allow_nan=False)
 
 
-def test_failures_of_validation_are_chosen_first(tmp_path: Path) -> None:
+def test_failures_of_validation_are_chosen_first(tmp_path):
     stage = a_run(tmp_path, [0.5] * 14) / STAGE
     for step in range(1, 15):
         for n in range(20):

@@ -1,7 +1,7 @@
 """The page as a reader uses it, in a headless Chromium, and what it says of a run that lacks things."""
 
 import json
-from pathlib import Path
+from math import inf, nan
 
 import pytest
 import yaml
@@ -71,13 +71,6 @@ def run(tmp_path_factory):
     return run
 
 
-def click(page, selector):
-    page.value(f"document.querySelector({selector!r}).scrollIntoView()")
-    box = page.value(f"(({{x, y}}) => [x, y])(document.querySelector({selector!r}).getBoundingClientRect())")
-    for kind in ("mousePressed", "mouseReleased"):
-        page.call("Input.dispatchMouseEvent", type=kind, x=box[0] + 8, y=box[1] + 8, button="left", clickCount=1)
-
-
 def test_it_opens_without_a_network_and_what_a_model_wrote_stays_text(page, run):
     page.events.clear()
     page.open(path := pages.write(run))
@@ -104,7 +97,11 @@ def test_a_click_shows_an_episode_and_filters_leave_what_was_asked_for(page, run
     page.open(pages.write(run))
     assert listed(page)[0] == "multi_turn_miss_func_0" and len(listed(page)) == 4, "a failed validation comes first"
     assert "no tags at all" in shown(page) and "malformed" in shown(page)
-    click(page, "#list li:last-child button")
+    last = "document.querySelector('#list li:last-child button')"
+    page.value(f"{last}.scrollIntoView()")
+    box = page.value(f"(({{x, y}}) => [x, y])({last}.getBoundingClientRect())")
+    for kind in ("mousePressed", "mouseReleased"):
+        page.call("Input.dispatchMouseEvent", type=kind, x=box[0] + 8, y=box[1] + 8, button="left", clickCount=1)
     turns = BASE[1].turns
     assert shown(page).count("Turn ") == len(turns) == shown(page).count("passed")
     choose(page, "low", "1")
@@ -162,10 +159,10 @@ def test_all_of_the_viewer_can_be_used_without_a_mouse_and_on_a_phone(page, run)
     page.call("Emulation.clearDeviceMetricsOverride")
 
 
-def test_settings_in_which_runs_differ_are_named_and_runs_with_damaged_notes_have_a_page(tmp_path: Path) -> None:
+def test_settings_in_which_runs_differ_are_named_and_runs_with_odd_numbers_and_damaged_notes_have_a_page(tmp_path):
     runs = []
     for name, own in {"one": {"betas": [0.9, 0.95]}, "two": {"betas": [0.9, 0.99], "x": EVIL}}.items():
-        runs.append(run := a_run(tmp_path / name, [0.5] * 10))
+        runs.append(run := a_run(tmp_path / name, [0.5] * 6 + [nan, inf] * 3))
         settings = {"paths": {"run": f"outputs/{name}"}, "folder": f"outputs/{name}/x", "lr": 1e-6, **own}
         settings["ray_kwargs"] = {"ray_init": {"runtime_env": {"py_executable": name}}}
         (run / STAGE / "config").mkdir()
@@ -174,4 +171,4 @@ def test_settings_in_which_runs_differ_are_named_and_runs_with_damaged_notes_hav
             (run / note).write_bytes(b"\xff{")
     found = [[STAGE, "betas", "[0.9, 0.95]", "[0.9, 0.99]"], [STAGE, "x", "", EVIL]]
     assert pages.differing(runs, [STAGE])[1:] == found
-    assert "<img" not in pages.write(runs[0], (runs[1],)).read_text()
+    assert "<img" not in pages.write(runs[0], (runs[1],)).read_text() + pages.write(runs[1]).read_text()

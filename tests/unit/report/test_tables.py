@@ -3,20 +3,20 @@
 import json
 import shutil
 from itertools import product
-from math import inf, nan
-from pathlib import Path
+from math import nan
 
 import pytest
 from support.runs import STAGE, a_run, write_metrics
 
 from interaction.episode_file import append, path_of
 from recipe.evaluation.intervals import interval
-from recipe.report import page, tables
+from recipe.report import tables
 from recipe.report.tables import REWARD, compare, rise
+from recipe.stage.metrics_log import note_trained
 from recipe.stage.state import BATCHES_FILE
 
 
-def a_run_with_episodes(folder: Path, rise: float, shift: int = 0) -> Path:
+def a_run_with_episodes(folder, rise, shift=0):
     """Ten steps; the tasks of the last five are moved by `shift`."""
     run = a_run(folder, [0.5] * 5 + [0.5 + rise] * 5)
     for step in range(1, 11):
@@ -30,17 +30,11 @@ def a_run_with_episodes(folder: Path, rise: float, shift: int = 0) -> Path:
     return run
 
 
-def note(run: Path, step: int, played: dict[str, list[str]]) -> None:
-    """A step of a stage that plays on while it trains."""
-    with (run / STAGE / "trained.jsonl").open("a") as file:
-        file.write(json.dumps({"step": step, "played": played}) + "\n")
-
-
-def episodes(**tasks: list[float]) -> dict:
+def episodes(**tasks):
     return {name: (name[0], values) for name, values in tasks.items()}
 
 
-def test_tasks_are_compared_with_themselves_and_count_the_same() -> None:
+def test_tasks_are_compared_with_themselves_and_count_the_same():
     easy, hard = [1.0, 1.0, 1.0, 0.9], [0.0, 0.0, 0.0, 0.1]
     found = compare(episodes(a=hard, b=hard, c=easy), episodes(b=hard, c=easy, d=easy))
     assert found is not None and (found.last - found.first, len(found.tasks), found.all_tasks) == (0.0, 2, False)
@@ -51,7 +45,7 @@ def test_tasks_are_compared_with_themselves_and_count_the_same() -> None:
         assert compare(*(episodes(**dict.fromkeys(names, easy)) for names in (one, other))).all_tasks is alike
 
 
-def test_stages_stand_in_the_order_in_which_they_were_started(tmp_path: Path) -> None:
+def test_stages_stand_in_the_order_in_which_they_were_started(tmp_path):
     stages = ["stage0_sft", "stage1_format", "polish", "a_last_one"]
     for number, stage in enumerate(stages):
         write_metrics(tmp_path, stage, f"2026010{number}-000000.jsonl", [(1, {REWARD: 0.5})])
@@ -59,7 +53,7 @@ def test_stages_stand_in_the_order_in_which_they_were_started(tmp_path: Path) ->
     assert [path.name for path in tables.stage_dirs(tmp_path)] == stages
 
 
-def test_one_run_has_an_interval_over_clusters_where_all_its_episodes_are_stored(tmp_path: Path) -> None:
+def test_one_run_has_an_interval_over_clusters_where_all_its_episodes_are_stored(tmp_path):
     one, two = (a_run_with_episodes(tmp_path / str(rise), rise) for rise in (0.1, 0.2))
     found, progress = rise([two / STAGE], REWARD), rise([two / STAGE], "train/progress")
     moves = [0.1, 0.3, 0.1, 0.3]
@@ -69,7 +63,8 @@ def test_one_run_has_an_interval_over_clusters_where_all_its_episodes_are_stored
     expected = interval([move / 2 for move in moves] + moves, "aabb" * 2, [0] * 4 + [1] * 4)
     assert both is not None and both.interval == pytest.approx(expected)
     path_of(one / STAGE / "rollouts", "train", 8).write_text("")
-    (async_run := a_run_with_episodes(tmp_path / "async", 0.2)) and note(async_run, 1, {"1": ["u"]})
+    async_run = a_run_with_episodes(tmp_path / "async", 0.2)
+    note_trained(async_run / STAGE, 1, ["u_0_0"], [{"global_steps": 1}])
     late = {"step": 1, "environment": "bfcl", "category": "base", "uid": "v", "session_id": 7, "task_id": "base_0"}
     late |= {"cluster": "0", "score": 9.0, "reward": {"progress": 9.0}, "episode": {}}
     append(path_of(async_run / STAGE / "rollouts", "train", 1), late)
@@ -88,13 +83,13 @@ def test_one_run_has_an_interval_over_clusters_where_all_its_episodes_are_stored
         assert lines[0][:5] == [STAGE, "1", "10", "reward", f"0.500 -> {0.5 + float(said[:6]):.3f}"], said
         assert [lines[0][6:], lines[1][:4], lines[1][6:]] == [["-", "1.0"], ["", "", "", "progress"], ["", ""]]
         assert lines[0][5].startswith(said) and lines[1][5].startswith(progress), lines
-    note(async_run, 2, {"2": []})
+    note_trained(async_run / STAGE, 2, ["none_0_0"], [{"global_steps": 2}])
     assert "no stored episodes" in tables.table([async_run]), "none of a step's groups is there"
     lines = tables.stage_table([a_run(tmp_path / "short", [1.0] * 9)])
     assert lines[1][3:6] == ["reward", "-", "fewer than 10 steps"]
 
 
-def test_repeated_episodes_count_once_and_odd_scores_not_at_all(tmp_path: Path) -> None:
+def test_repeated_episodes_count_once_and_odd_scores_not_at_all(tmp_path):
     run = a_run_with_episodes(tmp_path / "one", 0.2)
     path, before = run / STAGE / "rollouts" / "train" / "000003.jsonl", tables.table([run])
     line = json.loads(path.read_text().splitlines()[0])
@@ -105,8 +100,3 @@ def test_repeated_episodes_count_once_and_odd_scores_not_at_all(tmp_path: Path) 
         every.write_text(every.read_text() + every.read_text().replace('"bfcl"', '"shop"'))
     found = rise([run / STAGE], REWARD)
     assert found is not None and len(found.runs[0].tasks) == 8, "tasks of two environments with one id"
-
-
-def test_a_run_with_odd_metrics_has_a_page_and_a_table(tmp_path: Path) -> None:
-    run = a_run(tmp_path / "odd", [0.5] * 6 + [nan, inf] * 3)
-    assert STAGE in page.write(run).read_text() and tables.table([run])

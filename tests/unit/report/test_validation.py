@@ -1,7 +1,5 @@
 """Held-out tasks: which count, how far they moved, and that groups, guards and runs are never pooled."""
 
-from pathlib import Path
-
 import pytest
 from support.runs import STAGE, a_run, validated, write_metrics
 
@@ -14,11 +12,11 @@ UP = "+0.500 [-0.979, +0.998]"
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     return a_run(tmp_path / "run", [0.1] * 10)
 
 
-def test_a_column_is_each_model_of_the_run_that_was_validated_to_the_end(run: Path) -> None:
+def test_a_column_is_each_model_of_the_run_that_was_validated_to_the_end(run):
     for stage in ("stage2_base", "stage3_full", "stage3_more"):
         a_run(run, [0.3] * 10, stage)
     validated(run, 0, {"a_1": [0], "a_2": [0], "b_1": [0], "b_2": [1]}, stage="before")
@@ -35,17 +33,7 @@ def test_a_column_is_each_model_of_the_run_that_was_validated_to_the_end(run: Pa
     assert moved([run])[:4] == [
         ["held-out", "tasks", "before", "warm start", "stage1", "stage2", "stage3", "since before", "since warm start"],
         ["a", "2", "0.000", "0.500", "1.000 of 1", "-", "1.000", "+1.000 [-0.976, +1.000]", UP],
-        [
-            "b",
-            "2",
-            "0.500",
-            "1.000",
-            "0.000 of 1",
-            "-",
-            "0.500",
-            "+0.000 [-0.997, +0.997]",
-            "-0.500 [-0.998, +0.979]",
-        ],
+        ["b", "2", "0.500", "1.000", "0.000 of 1", "-", "0.500", "+0.000 [-0.997, +0.997]", "-0.500 [-0.998, +0.979]"],
         ["all", "4", "0.250", "0.750", "0.500 of 2", "1.000 of 2", "0.750", UP, "+0.000 [-0.988, +0.988]"],
     ]
     validated(run, 9, {"a_1": [1]}, stage="stage3_more")
@@ -56,11 +44,10 @@ def test_a_column_is_each_model_of_the_run_that_was_validated_to_the_end(run: Pa
     ]
 
 
-def test_a_metric_that_some_episodes_lack_is_in_no_table_and_calls_stand_beside_refusals(run: Path) -> None:
+def test_a_metric_that_some_episodes_lack_is_in_no_table_and_calls_stand_beside_refusals(run):
+    names = [f"{name}_{task}" for name in ("irrelevance", "multi_turn_x") for task in "12"]
     for step, reward in ((0, '"calls": 0, "surplus": 0'), (9, '"calls": 1, "surplus": 1')):
-        validated(
-            run, step, {f"{name}_{task}": [step > 0] for name in ("irrelevance", "multi_turn_x") for task in "12"}
-        )
+        validated(run, step, {name: [step > 0] for name in names})
         path = path_of(run / STAGE / "rollouts", "val", step)
         path.write_text(path.read_text().replace('"acc_official"', f'"progress": 0.5, {reward}, "acc_official"'))
     shares = {name: [f"{share:.2f}" for share, _ in of] for name, of, _ in rows([run])[1]}
@@ -70,16 +57,11 @@ def test_a_metric_that_some_episodes_lack_is_in_no_table_and_calls_stand_beside_
         **{"all": whole, "all, official": ["1.00", "1.00"], "all, called": whole, "all, surplus": whole},
     }
     path.write_text(path.read_text().replace('"surplus": 1, ', "", 1))
-    measured = {row["category"]: row for row in validations(run) if row["step"] == 9}
-    assert (
-        {name: str(row["surplus"]) for name, row in measured.items()}["irrelevance"]
-        == "-"
-        == str(measured["all"]["surplus"])
-    )
-    assert str(measured["multi_turn_x"]["surplus"]).startswith("1.000 [")
+    surplus = {row["category"]: str(row["surplus"]) for row in validations(run) if row["step"] == 9}
+    assert surplus["irrelevance"] == surplus["all"] == "-" and surplus["multi_turn_x"].startswith("1.000 [")
 
 
-def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run: Path) -> None:
+def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run):
     for step, share in ((0, [0, 0]), (9, [1, 1])):
         validated(run, step, {"base_1": share, "base_2": share})
     assert [name for name, *_ in rows([run])[1]] == ["all", "all, official"], "a category alone has no row of its own"
@@ -102,7 +84,7 @@ def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run: 
     assert rows_of == ["a", "b", "c", "d/base", "all"], "one row where several categories are others' too"
 
 
-def test_the_bands_are_the_intervals_of_the_table_over_all_steps(run: Path) -> None:
+def test_the_bands_are_the_intervals_of_the_table_over_all_steps(run):
     for step, share in ((0, [0, 0]), (9, [1, 1])):
         validated(run, step, {"base_1": share, "base_2": [0, 0], "miss_1": [0, 0]})
     every = validations(run)
@@ -113,7 +95,7 @@ def test_the_bands_are_the_intervals_of_the_table_over_all_steps(run: Path) -> N
     assert line.band == [row["acc"].interval for row in of_base]
 
 
-def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
+def test_names_are_drawn_as_they_are(tmp_path):
     """matplotlib would read some as formulas, and hide others."""
     for number, name in enumerate((r"$\frac{1}{0}$", "_hidden", "<b>")):
         runs = [a_run(tmp_path / f"{number}{half}" / name.replace("/", ""), [0.1] * 9 + [0.2]) for half in "12"]

@@ -1,7 +1,6 @@
 """Checkpoints on the disk: whole or not, which one a start goes on from, when a stage ends, and what it hands on."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,29 +11,26 @@ from support.stages import config_of, save
 
 from recipe.stage import end as ends
 from recipe.stage import starts, state
-from recipe.stage.end import StageEnd
 from recipe.stage.export import ExportError
-from recipe.stage.state import Verdict
 
 LEAVE = {"kind": "leave_at", "metric": "m", "value": 1.0, "window": 2}
 
 
-def trained(config: Any, *scores: float) -> None:
+def trained(config, *scores):
     """Make a step for each score of the validation, with its checkpoint."""
-    end = StageEnd(config, planned=len(scores), done=0)
+    end = ends.StageEnd(config, planned=len(scores), done=0)
     for step, score in enumerate(scores, start=1):
         save(config, step)
         end(step, {"val_dev/score": score})
 
 
-def cut(path: Path) -> None:
+def cut(path):
     path.write_bytes(path.read_bytes()[:-20])
 
 
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-5] ^= 1
-    path.write_bytes(content)
+def flip(path):
+    content = path.read_bytes()
+    path.write_bytes(content[:-5] + bytes([content[-5] ^ 1]) + content[-4:])
 
 
 def test_old_checkpoints_go_whichever_start_wrote_them_and_never_the_newest(tmp_path):
@@ -71,9 +67,9 @@ def test_a_stage_is_done_only_at_its_last_step_and_trains_on_where_more_epochs_a
 
 def test_a_gate_makes_the_next_step_the_last_after_a_kill_too_and_that_counts_as_done(tmp_path, capsys):
     config = config_of(tmp_path, stage__gate=LEAVE)
-    end = StageEnd(config, planned=20, done=0)
+    end = ends.StageEnd(config, planned=20, done=0)
     assert [end(step, {"m": value}) for step, value in enumerate((0.5, 1.0, 1.2, 0.0), 1)] == [20, 20, 4, 4]
-    late = StageEnd(config_of(tmp_path / "late", stage__gate=LEAVE), planned=3, done=0)
+    late = ends.StageEnd(config_of(tmp_path / "late", stage__gate=LEAVE), planned=3, done=0)
     assert [late(step, {"m": 1.0}) for step in (1, 2, 3)] == [3, 3, 3]
     target = state.look(tmp_path / "late" / "stage").target
     assert target and target.reason is None, "the gate changes nothing there"
@@ -81,10 +77,10 @@ def test_a_gate_makes_the_next_step_the_last_after_a_kill_too_and_that_counts_as
     save(config, 4)
     assert ends.at_target(config)
     done = ends.finish(config)
-    assert done.gate == Verdict(passed=True, stops=False, text=str(done.reason))
+    assert done.gate == state.Verdict(passed=True, stops=False, text=str(done.reason))
     assert (done.global_step, done.target) == (4, 20)
     write_metrics(tmp_path, "stage", "1.jsonl", [(step, {"m": 1.0}) for step in (1, 2, 3)])
-    assert [StageEnd(config, planned=20, done=done).last for done in (1, 2)] == [20, 3]
+    assert [ends.StageEnd(config, planned=20, done=done).last for done in (1, 2)] == [20, 3]
 
 
 def test_a_stage_is_judged_by_the_steps_up_to_its_last(tmp_path):
@@ -94,10 +90,10 @@ def test_a_stage_is_judged_by_the_steps_up_to_its_last(tmp_path):
         + [({"value": 0.6, "required": True}, False, True), ({"value": 0.5, "required": True}, True, False)]
     ):
         config = config_of(tmp_path / str(number), stage__gate={**LEAVE, **gate})
-        steps = [(step, {"m": value}) for step, value in enumerate((0.9, 0.4, 0.6, 5.0), 1)]
+        steps = [(1, {"m": 0.9}), (2, {"m": 0.4}), (3, {"other": 9.0}), (4, {"m": 0.6}), (5, {"m": 5.0})]
         write_metrics(tmp_path / str(number), "stage", "1.jsonl", steps)
-        save(config, 3)
-        ends.note_target(config, 3, 3)
+        save(config, 4)
+        ends.note_target(config, 4, 4)
         verdict = ends.finish(config).gate
         assert verdict and [verdict.passed, verdict.stops] == expected, gate
 
@@ -105,7 +101,7 @@ def test_a_stage_is_judged_by_the_steps_up_to_its_last(tmp_path):
 def test_the_best_validated_checkpoint_is_handed_on_with_the_metric_by_which_it_was_chosen(tmp_path):
     config = config_of(tmp_path, stage__handover="best")
     trained(config, 0.2, 0.7, 0.7, 0.5, float("nan"))
-    end = StageEnd(config, planned=9, done=5)
+    end = ends.StageEnd(config, planned=9, done=5)
     end(6, {"val_dev/score": 0.9})  # of which nothing was saved
     assert end.keep_best(2, 0.6) and not end.keep_best(3, 0.6), "a step that is validated again counts anew"
     assert end.keep_best(2, 0.7)
@@ -136,7 +132,7 @@ def test_a_model_that_is_not_what_it_says_is_not_handed_on(tmp_path):
             ends.finish(config)
         assert ends.read_done(Path(config.paths.stage)) is None
         with pytest.raises(ExportError, match="are missing"):
-            StageEnd(config, 4, 0).keep_best(2, 0.5)
+            ends.StageEnd(config, 4, 0).keep_best(2, 0.5)
 
 
 def test_a_best_model_of_a_training_that_is_not_continued_or_by_another_metric_is_forgotten(tmp_path):
@@ -148,19 +144,19 @@ def test_a_best_model_of_a_training_that_is_not_continued_or_by_another_metric_i
         trained(config, 0.9)
         assert (best := state.look(Path(config.paths.stage)).best) and best.step == 1
         config.stage.update({"handover_metric": metric, "handover": handover})
-        StageEnd(config, planned=4, done=done)
+        ends.StageEnd(config, planned=4, done=done)
         assert state.look(Path(config.paths.stage)).best == (best if stays else None)
 
 
 def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tmp_path):
     config = config_of(tmp_path, stage__gate={**LEAVE, "metric": "val_dev/acc", "window": 1})
-    assert StageEnd(config, planned=4, done=0)(1, {"val_dev/acc": 1.0}) == 2
+    assert ends.StageEnd(config, planned=4, done=0)(1, {"val_dev/acc": 1.0}) == 2
     save(config, 2)
     ends.finish(config)
     assert [item["metric"] for item in state.look(tmp_path / "stage").chose or ()] == ["val_dev/acc"]
     config.stage.gate = None
     assert not ends.at_target(config), "all steps are trained now"
-    assert StageEnd(config, planned=4, done=2).last == 4
+    assert ends.StageEnd(config, planned=4, done=2).last == 4
     save(config, 4)
     assert (ends.finish(config).global_step, state.look(tmp_path / "stage").chose) == (4, ())
 
@@ -169,12 +165,12 @@ def test_what_would_save_or_end_otherwise_is_a_problem(tmp_path):
     minimum, checkpoint = {"kind": "minimum", "value": 1, "metric": "val_dev/acc"}, "actor_rollout_ref.actor.checkpoint"
     every, best, keep = "trainer.test_freq", {"stage.handover": "best"}, "trainer.max_actor_ckpt_to_keep"
     critic = "trainer.max_critic_ckpt_to_keep"
-    fine: list[dict[str, Any]] = [
+    fine = [
         *({}, best, {**best, every: 2, "trainer.save_freq": 4}, {"critic.enable": True, critic: 2}),
         *({"critic.enable": False, critic: 1}, {"stage.gate": {**minimum, "metric": "m"}, every: -1}),
         *({"trainer.save_freq": -1, keep: 1}, {"trainer.save_freq": 0, keep: 1}),
     ]
-    wrong: list[dict[str, Any]] = [
+    wrong = [
         *({keep: 1}, {"critic.enable": True, critic: 1}, {"trainer.remove_previous_ckpt_in_save": True}),
         *({**best, every: -1}, {**best, every: 0}, {**best, every: 4, "trainer.save_freq": 6}),
         *({f"{checkpoint}.save_contents": ["hf_model"]}, {f"{checkpoint}.async_save": True}),
@@ -212,7 +208,15 @@ def test_a_start_goes_on_from_the_newest_checkpoint_whose_last_file_is_there_and
     assert not tracker.exists() and not state.resumes(config)
 
 
-def test_what_is_a_link_or_what_another_node_may_have_the_rest_of_is_set_aside(tmp_path):
+def test_checkpoints_are_known_by_their_whole_names_and_links_and_those_of_other_nodes_are_set_aside(tmp_path):
+    known = save(config_of(tmp_path / "known"), 5).parent
+    for name in ("global_step_10.bak", "global_step_010", "global_step_", "global_step_10 (copy)", "Global_step_10"):
+        (known / name).mkdir()
+    (known / "global_step_3").write_text("a file")
+    assert sorted(state.step_folders(known)) == [5]
+    for content in (b"", b"-4", b"1.5", b"\xff", b"9" * 10_000):
+        (known / state.TRACKER).write_bytes(content)
+        assert state.latest(known) == 0, content
     folder = save(config_of(tmp_path), 2, noted=False)
     (folder / "data.pt").unlink()
     folder.with_name("global_step_3").symlink_to(tmp_path)
@@ -234,20 +238,3 @@ def test_a_damaged_export_is_made_again_from_its_checkpoint(tmp_path, handover):
         assert ends.read_done(stage) is None and ends.at_target(config)
         assert ends.finish(config).model_step == first.model_step
         assert (stage / "hf" / "model.safetensors").read_bytes() == weights and ends.read_done(stage)
-
-
-def test_a_checkpoint_is_known_by_its_whole_name_and_a_tracker_by_its_number(tmp_path):
-    folder = save(config_of(tmp_path), 5).parent
-    for name in ("global_step_10.bak", "global_step_010", "global_step_", "global_step_10 (copy)", "Global_step_10"):
-        (folder / name).mkdir()
-    (folder / "global_step_3").write_text("a file")
-    assert sorted(state.step_folders(folder)) == [5]
-    for content in (b"", b"-4", b"1.5", b"\xff", b"9" * 10_000):
-        (folder / state.TRACKER).write_bytes(content)
-        assert state.latest(folder) == 0, content
-
-
-def test_in_a_cluster_nothing_is_removed_that_another_node_may_have_the_rest_of(tmp_path):
-    folder = save(config_of(tmp_path), 2, noted=False)
-    (folder / "data.pt").unlink()
-    assert "set aside" in state.go_back(folder.parent, alone=False)[0] and list(folder.parent.iterdir())

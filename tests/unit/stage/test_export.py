@@ -11,7 +11,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -24,12 +23,11 @@ from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.files import Damaged, PreflightError
 from recipe.preflight import require
 from recipe.preflight.model import weights
-from recipe.stage import export as module
 from recipe.stage.export import ExportError, export, misfit
 from recipe.stage.weights import BASE_FILE, Base, broken_export, changed, identity, note_sums, other_base, read_adapter
 
 ROOT, HF = Path(__file__).parents[3], "global_step_1/actor/huggingface"
-EQUAL: dict[str, float] = {"atol": 1e-5, "rtol": 1e-5}
+EQUAL = {"atol": 1e-5, "rtol": 1e-5}
 """Logits in float32: base + B A alpha / r is summed in another order than the merged weights."""
 
 SAVE = """
@@ -66,7 +64,7 @@ for folder, start, lora in eval(sys.argv[1]):
     export(Path(folder, "global_step_1/actor/huggingface"), Path(folder, "stage/hf"), start)
 """
 
-CASES: dict[str, tuple[str, dict[str, Any]]] = {
+CASES = {
     "tied": ("tied", {"lora_rank": 8, "lora_alpha": 24}),
     "continued": ("tied", {"lora_rank": 8, "lora_alpha": 24, "lora_adapter_path": "{tied}/stage/adapter"}),
     "untied": ("untied", {"lora_rank": 4, "lora_alpha": 4}),
@@ -77,7 +75,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def starts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def starts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("starts")
     make_tiny_policy(folder / "tied")
     shutil.copytree(folder / "tied", folder / "untied")
@@ -88,7 +86,7 @@ def starts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory, starts: dict[str, Path]) -> dict[str, Path]:
+def saved(tmp_path_factory, starts):
     """Case -> folder with a checkpoint of verl's, the logits of the live model, and the export in `stage`."""
     folders = {name: tmp_path_factory.mktemp("saved") for name in CASES}
     wanted = [(str(folders[name]), str(starts[start]), dict(lora)) for name, (start, lora) in CASES.items()]
@@ -99,12 +97,12 @@ def saved(tmp_path_factory: pytest.TempPathFactory, starts: dict[str, Path]) -> 
     return folders
 
 
-def logits(model: Any) -> torch.Tensor:
+def logits(model):
     with torch.no_grad():
         return model.float().eval()(input_ids=torch.arange(40).reshape(2, 20)).logits
 
 
-def load(folder: Path) -> Any:
+def load(folder):
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
 
@@ -155,15 +153,15 @@ def test_an_adapter_knows_its_base_wherever_that_is(saved, starts, tmp_path):
     assert other_base(of_the_hub, "Qwen/Qwen2.5-7B") is None and other_base(of_the_hub, str(starts["tied"]))
 
 
-def settings(**changes: Any) -> Any:
-    def harm(folder: Path) -> None:
+def settings(**changes):
+    def harm(folder):
         path = folder / "adapter_config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
     return harm
 
 
-def without_base(folder: Path) -> None:
+def without_base(folder):
     (folder / BASE_FILE).unlink()
     settings(base_model_name_or_path=None)(folder)
 
@@ -225,7 +223,7 @@ def test_an_export_that_is_killed_leaves_the_old_model_or_none(tmp_path, saved, 
     before = (old / "model.safetensors").read_bytes()
     for name in ("_write_config", "misfit", "_replace"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(module, name, Mock(side_effect=KeyboardInterrupt))
+            patch.setattr(f"recipe.stage.export.{name}", Mock(side_effect=KeyboardInterrupt))
             export(saved[case] / HF, tmp_path / "hf", str(starts["tied"]))
         assert (old / "model.safetensors").read_bytes() == before
     new = export(saved[case] / HF, tmp_path / "hf", str(starts["tied"]))

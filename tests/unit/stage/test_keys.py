@@ -4,17 +4,16 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 from support.evaluation import gold_player, run, serving
+from verl.utils.tracking import Tracking
 
 from interaction.masked import masked, masked_text
 from recipe.files import PreflightError
 from recipe.preflight import check_settings
 from recipe.settings import compose
-from recipe.sft import fingerprint
 from recipe.stage.starts import mask_prints, write_manifest, write_start
 
 KEY = "hunter2/Zq9"
@@ -29,9 +28,7 @@ GIVEN = [
 ]
 
 
-def test_a_start_writes_and_prints_no_key(tmp_path, monkeypatch, capsys) -> None:
-    import verl.utils.tracking as tracking
-
+def test_a_start_writes_and_prints_no_key(tmp_path, monkeypatch, capsys):
     for name in ("train", "val"):
         (tmp_path / name).write_text("")
     folders = [f"paths.run={tmp_path}", f"data.train_files={tmp_path}/train", f"data.val_files={tmp_path}/val"]
@@ -42,15 +39,14 @@ def test_a_start_writes_and_prints_no_key(tmp_path, monkeypatch, capsys) -> None
     (tmp_path / "manifest.json").write_bytes(b"\xff{")  # damaged: set aside
     write_manifest(config)
     assert "set aside as" in capsys.readouterr().out and len(json.loads((tmp_path / "manifest.json").read_text())) > 0
-
-    monkeypatch.setattr(tracking.Tracking, "__init__", tracking.Tracking.__init__)
-    tracked: list[Any] = []
+    monkeypatch.setattr(Tracking, "__init__", Tracking.__init__)
+    tracked = []
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **given: tracked.append(given["config"])))
     mask_prints(verl := SimpleNamespace())
     content = OmegaConf.to_container(config, resolve=True)
     verl.pprint(content)
     verl.print(f"ray init kwargs: {config.ray_kwargs} {config}")
-    tracking.Tracking("project", "run", ["wandb"], config=content)
+    Tracking("project", "run", ["wandb"], config=content)
     assert capsys.readouterr().out.count("WANDB_API_KEY") == 3
     assert len(tracked) == 1 and "hunter2" not in str(tracked)
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -59,7 +55,7 @@ def test_a_start_writes_and_prints_no_key(tmp_path, monkeypatch, capsys) -> None
     assert kept.data == config.data and kept.algorithm == config.algorithm, "the rest is as it was"
 
 
-def test_a_refusal_repeats_no_key() -> None:
+def test_a_refusal_repeats_no_key():
     for given in (
         f"interaction.user={{kind:endpoint,url:'http://u:{KEY}{'x' * 90}@host/v1'}}",
         f"interaction.user={{kind:endpoint,url:'http://host/v1?api_key={KEY}'}}",
@@ -72,7 +68,7 @@ def test_a_refusal_repeats_no_key() -> None:
         assert "hunter2" not in str(refused.value), given
 
 
-def test_an_evaluation_keeps_no_key_and_goes_on_with_another(tmp_path, capsys) -> None:
+def test_an_evaluation_keeps_no_key_and_goes_on_with_another(tmp_path, capsys):
     with serving(gold_player("base")) as server:
         for key in (KEY.replace("/", ""), "hunter2another"):
             url = server.url.replace("://", f"://me:{key}@")
@@ -85,15 +81,7 @@ def test_an_evaluation_keeps_no_key_and_goes_on_with_another(tmp_path, capsys) -
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and "hunter2" in path.read_text()]
 
 
-def test_another_key_makes_no_other_warm_start(tmp_path: Path) -> None:
-    file = tmp_path / "a.jsonl"
-    file.write_text(json.dumps({"messages": []}))
-    made = [["sft_hardware=tiny", f"data.train_files={file}", f"++launcher.env.HF_TOKEN={key}"] for key in ("a", "b")]
-    first, second = (fingerprint(compose("sft", given, group="sft_hardware")) for given in made)
-    assert first == second
-
-
-def test_settings_that_only_sound_like_keys_stay() -> None:
+def test_settings_that_only_sound_like_keys_stay():
     config = OmegaConf.to_container(compose("stage1", ["hardware=tiny"]))
     assert masked(config) == config
     for text in ("data.prompt_key=prompt", "api_key_env=MY_KEY", "a_key: ${oc.env:A}", "http://h:8/a@b"):

@@ -1,7 +1,6 @@
 """Where the time of steps went: nothing is counted twice, nothing is claimed that was not logged."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ PLAYED = {"generate": 6.0, "environment": 1.0, "user": 2.0, "reward": 0.5, "tota
 SAID = {f"train/seconds/{name}": value for name, value in PLAYED.items()}
 
 
-def test_the_parts_of_a_step_and_its_validation_are_its_whole_time() -> None:
+def test_the_parts_of_a_step_and_its_validation_are_its_whole_time():
     parts = parts_of({**STEP, **SAID})
     assert sum(parts.values()) == pytest.approx(25.0)
     assert parts["environment"] == pytest.approx(0.8) and parts["users"] == pytest.approx(1.6)
@@ -24,7 +23,7 @@ def test_the_parts_of_a_step_and_its_validation_are_its_whole_time() -> None:
     assert parts_of(STEP)["generation"] == 8.0 and not {"environment", "values"} & parts_of(STEP).keys()
 
 
-def test_a_resumed_launch_replaces_what_it_trains_again_and_adds_to_what_it_validates_again(tmp_path: Path) -> None:
+def test_a_resumed_launch_replaces_what_it_trains_again_and_adds_to_what_it_validates_again(tmp_path):
     launches = {
         "1": [(0, {"val/acc": 0}), (1, {"loss": 1, "val/acc": 1}), (2, {"loss": 2, "filtered": 2}), (3, {"loss": 3})],
         "2": [(1, {"val/acc": 4, "val_dev/acc": 4})],  # and killed
@@ -39,17 +38,14 @@ def test_a_resumed_launch_replaces_what_it_trains_again_and_adds_to_what_it_vali
     assert read_steps(tmp_path, skip=["3.jsonl"])[3] == {"loss": 3}
 
 
-def tags(*steps: int) -> list[dict[str, int]]:
-    return [{"global_steps": step} for step in steps]
-
-
-def test_files_and_groups_of_a_step_are_those_noted_last_and_padding_is_none(tmp_path: Path) -> None:
+def test_files_and_groups_of_a_step_are_those_noted_last_and_padding_is_none(tmp_path):
     folder = tmp_path / "rollouts" / "train"
     assert trained_files(tmp_path, 3) == {folder / "000003.jsonl": None}
-    note_trained(tmp_path, 2, ["old_0_0"], tags(1))
+    first, second = ({"global_steps": step} for step in (1, 2))
+    note_trained(tmp_path, 2, ["old_0_0"], [first])
     with (tmp_path / TRAINED_FILE).open("a") as file:
         file.write('{"step": 2, "pla\n')
-    note_trained(tmp_path, 2, ["a_0_0", "a_1_0", "b_0_0", "c_0_0"], [*tags(1, 1, 2), {"is_padding": True}])
-    note_trained(tmp_path, 3, ["d_0_0"], tags(2))
+    note_trained(tmp_path, 2, ["a_0_0", "a_1_0", "b_0_0", "c_0_0"], [first, first, second, {"is_padding": True}])
+    note_trained(tmp_path, 3, ["d_0_0"], [second])
     assert trained_files(tmp_path, 2) == {folder / "000001.jsonl": {"a"}, folder / "000002.jsonl": {"b"}}
     assert trained_files(tmp_path, 9) == {folder / "000009.jsonl": None}  # of a launch that did not play on

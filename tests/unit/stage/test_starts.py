@@ -5,10 +5,9 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from support.stages import config_of, save
 
 from recipe.files import PreflightError
@@ -18,17 +17,17 @@ from recipe.stage.metrics_log import read_steps
 from recipe.stage.weights import note_sums
 
 
-def note(config: DictConfig, **rows: Any) -> None:
+def note(config, **rows):
     """What `write_start` notes of a start."""
     state.update(Path(config.paths.stage), began=replace(starts.start_of(config), **rows), done=None)
 
 
-def of_model(folder: Path, model: str = "/b", mode: str = "auto", **changes: Any) -> DictConfig:
+def of_model(folder, model="/b", mode="auto", **changes):
     return config_of(folder, actor_rollout_ref__model__path=model, trainer__resume_mode=mode, **changes)
 
 
 @pytest.fixture
-def finished(tmp_path: Path) -> DictConfig:
+def finished(tmp_path):
     """A stage of model /a with all that a stage leaves."""
     config = config_of(tmp_path)
     note(config)
@@ -41,7 +40,7 @@ def finished(tmp_path: Path) -> DictConfig:
     return config
 
 
-def tree(folder: Path) -> dict[str, bytes]:
+def tree(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -84,18 +83,7 @@ def test_a_folder_of_checkpoints_elsewhere_keeps_what_is_not_ours_and_a_link_to_
     link.symlink_to(disk)
     save(over, 5)
     assert len(starts.start_over(over)) == 1
-    assert (
-        sorted(state.step_folders(tmp_path / "other" / "aside" / "stage" / "checkpoints")) == [5] and not link.exists()
-    )
-
-
-def test_another_start_or_one_of_a_model_that_it_sets_aside_is_refused_before_anything_changes(finished, tmp_path):
-    before = tree(tmp_path)
-    with pytest.raises(PreflightError, match="checkpoints of another start: model=/a .*not /b .*resume_mode=disable"):
-        starts.check_same_start(of_model(tmp_path))
-    with pytest.raises(PreflightError, match="which trainer.resume_mode=disable sets aside"):
-        starts.check_same_start(of_model(tmp_path, str(tmp_path / "stage" / "hf"), "disable"))
-    assert tree(tmp_path) == before
+    assert [*state.step_folders(tmp_path / "other" / "aside" / "stage" / "checkpoints")] == [5] and not link.exists()
 
 
 def test_a_start_model_is_known_by_its_weights_and_without_them_by_its_place(finished, tmp_path):
@@ -107,13 +95,11 @@ def test_a_start_model_is_known_by_its_weights_and_without_them_by_its_place(fin
     (tmp_path / "link").symlink_to(models[0])
     note(old)  # it names no weights
     for same in (old, of_model(tmp_path, str(tmp_path / "link"))):
-        starts.check_same_start(same)
-        assert starts.other_start(same) is None
+        assert starts.check_same_start(same) is starts.other_start(same) is None
     for model in models:
         note_sums(model)
     note(old)
-    starts.check_same_start(moved)
-    assert starts.other_start(moved) is None
+    assert starts.check_same_start(moved) is starts.other_start(moved) is None
     with pytest.raises(PreflightError, match="another start: model="):
         starts.check_same_start(other)
     assert "other/hf. Leave MODEL out to go on" in str(starts.other_start(other))
@@ -126,9 +112,15 @@ def test_a_start_model_is_known_by_its_weights_and_without_them_by_its_place(fin
         starts.check_same_start(old)
 
 
-def test_checkpoints_of_other_settings_are_refused_and_of_an_unknown_start_too(finished, tmp_path):
+def test_checkpoints_of_another_or_an_unknown_start_are_refused_before_anything_changes(finished, tmp_path):
+    before = tree(tmp_path)
+    with pytest.raises(PreflightError, match="checkpoints of another start: model=/a .*not /b .*resume_mode=disable"):
+        starts.check_same_start(of_model(tmp_path))
+    with pytest.raises(PreflightError, match="which trainer.resume_mode=disable sets aside"):
+        starts.check_same_start(of_model(tmp_path, str(tmp_path / "stage" / "hf"), "disable"))
+    assert tree(tmp_path) == before
     model, disk = "actor_rollout_ref__model", str(tmp_path / "disk")
-    changes: dict[str, dict[str, Any]] = {
+    changes = {
         "processes=8, not 4": {"trainer__n_gpus_per_node": 4},
         "lora_rank=None, not 8": {model: {"path": "/a", "lora_rank": 8, "lora_alpha": 8}},
         "checkpoints=None, not": {"trainer__default_local_dir": disk},
@@ -171,7 +163,7 @@ def test_prompts_in_play_are_gone_on_with_in_groups_of_the_same_size(finished, t
             starts.check_same_start(config)
 
 
-def test_what_programs_write_stays_in_the_stage_and_the_last_launch_wins(tmp_path: Path, monkeypatch) -> None:
+def test_what_programs_write_stays_in_the_stage_and_the_last_launch_wins(tmp_path, monkeypatch):
     found = {"WANDB_DIR": "http://mine"}
     monkeypatch.setattr(os, "environ", found)
     config = OmegaConf.create({"paths": {"stage": str(tmp_path)}, "launcher": {"env": {"A": "1"}}})

@@ -26,6 +26,10 @@ from tau_env.shop import OWNED
 from tau_env.tasks import DOMAINS
 from tau_env.verdict import gold_state, needless
 
+TASKS, DATA_OFF = load_tasks("tau"), "telecom_solo/[mobile_data_issue]data_mode_off["
+PROTOCOL = get_protocol("think_xml", docs="signature")
+SHORT = {"environments": {"tau": {"policy": "none"}}, "max_steps_per_turn": 40}
+
 
 def played(task: Task, *messages: Call | str) -> EpisodeRecord:
     """A solo episode of these calls and answers."""
@@ -36,15 +40,6 @@ def played(task: Task, *messages: Call | str) -> EpisodeRecord:
             render = PROTOCOL.render_answer("t", message) if answers else PROTOCOL.render_calls("t", [message])
             conversation.reply(render)
         return conversation.record()
-
-
-TASKS, DATA_OFF = load_tasks("tau"), "telecom_solo/[mobile_data_issue]data_mode_off["
-
-
-PROTOCOL = get_protocol("think_xml", docs="signature")
-SHORT = {"environments": {"tau": {"policy": "none"}}, "max_steps_per_turn": 40}
-
-TASKS = load_tasks("tau")
 
 
 def one(start: str) -> Any:
@@ -93,21 +88,10 @@ def test_shops_say_and_leave_what_was_recorded_of_calls_that_are_nearly_gold() -
 
 
 WORDS = (
-    *(
-        "",
-        " ",
-        "Hm?",
-        "My line is 555-123-2002.",
-        STOP,
-        "Bye ###TRANSFER###",
-        OPEN,
-        f"{OPEN}[]{CLOSE}",
-        f"{OPEN}{{{CLOSE}",
-    ),
-    *(
-        f'{OPEN}{{"name": {name}, "arguments": {given}}}{CLOSE}'
-        for name, given in (("3", "{}"), ('"toggle_data"', "[1]"))
-    ),
+    *("", " ", "Hm?", "My line is 555-123-2002.", STOP, "Bye ###TRANSFER###"),
+    *(OPEN, f"{OPEN}[]{CLOSE}", f"{OPEN}{{{CLOSE}"),
+    f'{OPEN}{{"name": 3, "arguments": {{}}}}{CLOSE}',
+    f'{OPEN}{{"name": "toggle_data", "arguments": [1]}}{CLOSE}',
     *(f"{OPEN}{'[' * 10_000}", f"{OPEN}__import__('os').system('true'){CLOSE}"),
     f'{OPEN}{{"name": "get_customer_by_id", "arguments": {{"customer_id": "C1001"}}}}{CLOSE}',
 )

@@ -1,5 +1,5 @@
 """Tasks of all domains: plays say and leave what upstream's do, gold earns the maximum and is clean, and what a task
-does not need is seen.
+does not need is seen. Of the verdict also what had to be said, and which action was asked for.
 
 `telecom_recorded.jsonl` has the answers of inspect-evals, with times and numbers as tau2-bench writes them.
 `shops_recorded.jsonl` has ours, of code that agreed with inspect-evals in 10,000 calls a domain; long texts are hashes.
@@ -12,15 +12,15 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from interaction.call import Call
 from interaction.outcome import ErrorKind
 from tau_env import telecom, verdict
-from tau_env.domain import Task
+from tau_env.domain import Action, Story, Task
 from tau_env.tasks import DOMAINS
 from tau_env.telecom.needs import FIXES
-from tau_env.verdict import judge
+from tau_env.verdict import is_heard, judge
 
 SHOPS: list[Any] = [DOMAINS["retail"], DOMAINS["airline"]]
 GOLD = {"retail": "da5c35918de49e78", "airline": "86d28dc2c3fa1b3a"}
@@ -143,3 +143,57 @@ def test_what_a_task_does_not_need_is_needless_and_so_is_what_is_done_twice() ->
         assert telecom.needless(task, database.written) == (toggle,) * (times - 1)
     idle = [("user", Call(name, {})) for name in ("reboot_device", "reseat_sim_card", "disconnect_vpn")]
     assert played(telecom, with_fault("airplane_mode_on"), idle).written == []
+
+
+WANTED = {"n": 2, "why": "a"}
+
+
+def judged(part: str, calls: Any = (), said: Any = (), compare: Any = None, communicate: Any = ()) -> float:
+    gold, nothing = (Action("agent", Call("add", WANTED), compare),), cast(Any, None)
+    task = Task("sums", "1", "x", Story(""), (), gold, (), communicate, (part,))
+    (score,) = judge(nothing, task, nothing, calls, said).values()
+    return score
+
+
+def test_what_had_to_be_said_is_looked_for_in_single_messages() -> None:
+    for wanted, said, found in (
+        (("1200",), ("You owe 1,200 dollars",), 1.0),
+        (("1,200",), ("You owe 1,200 dollars",), 0.0),
+        (("Gate B",), ("it is GATE b",), 1.0),
+        (("one", "two"), ("one",), 0.0),
+        (("one two",), ("one ", "two"), 0.0),
+        ((), (), 1.0),
+    ):
+        assert judged("COMMUNICATE", said=said, communicate=wanted) == found, (wanted, said)
+
+
+HEARD = {
+    "10": "There are 10.|**10** options|(10)|$10/night|10, 5|total:10.00|+10|_10_|#10|10-|10..|USD10|10USD|10$|$+10",
+    **{"0.5": ".5|0.50|+.5|$0.500 USD", "1000": "1,000|1000.0|1,000.00", "-5": "\u20135|--5", "a,b": "ab|A,B"},
+    **{"1234.5": "$1,234.50|USD 1234.5|1,234.50\u20ac", "$1,200": "1200 dollars", "-10": "-$10.00|\u221210"},
+    **{"IL": "Chicago, IL 60621", "20 hours": "Up to 20 hours."},
+}
+NOT_HEARD = {
+    "10": "#W4104000|10.5|1,010|-10|$-10|10%|10th|T10|2024-05-10|10:30|5-10|v2.10|010|ten|-+10|10/2|1/10|10,000",
+    **{"0.5": "5|-.5|1.05|0.5.1|00.5", "1000": "1,000,0", "-5": "5|+5"},
+    **{"1234.5": "1234.55|11,234.50|1234", "IL": "You will pay|ILx|_IL", "20 hours": "120 hours"},
+}
+
+
+def test_a_user_has_heard_a_number_or_words_that_stand_for_themselves() -> None:
+    for table, heard in ((HEARD, True), (NOT_HEARD, False)):
+        found = [(text, said) for text, all_said in table.items() for said in all_said.split("|")]
+        assert [(text, said) for text, said in found if is_heard(text, [said]) is not heard] == []
+
+
+def test_an_action_is_found_by_the_arguments_that_count() -> None:
+    for compare, arguments, matches in (
+        (None, WANTED, True),
+        (None, {"n": 2}, False),
+        (("n",), {"n": 2, "why": "b"}, True),
+        (("n",), {"n": 3, "why": "a"}, False),
+        ((), {"n": 9}, True),
+    ):
+        calls = [("agent", Call("other", WANTED)), ("agent", Call("add", arguments))]
+        assert judged("ACTION", calls, compare=compare) == matches, (compare, arguments)
+        assert judged("ACTION", calls[:1], compare=compare) == 0.0

@@ -70,9 +70,8 @@ def test_an_environment_without_single_steps_passes_without_the_reward_of_steps(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_only_words_refuse_in_any_protocol(protocol: str, tmp_path: Path, audit: Audit, monkeypatch) -> None:
-    (own := tmp_path / "library.py").write_text(
-        Path(library.__file__).read_text().replace("[(f", '[("Hello.", []), (f')
-    )
+    greets = Path(library.__file__).read_text().replace("[(f", '[("Hello.", []), (f')
+    (own := tmp_path / "library.py").write_text(greets)
     modules = "bfcl_env.environment bfcl_env.single_turn.environment tau_env.environment interaction.tool_environment"
     for module, environment in zip(modules.split(), ("bfcl", "bfcl_single", "tau", own), strict=True):
         given = ("--environment", environment, "--protocol", protocol, "--tasks", "6")

@@ -1,7 +1,6 @@
 """Which steps compute the old log-probabilities with the trainer, and what the others are trained with."""
 
 from math import nan
-from typing import Any
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from recipe.training import old_log_probs
-from recipe.training.old_log_probs import DIFFERENCE, TOLERANCE
 from recipe.training.trainer import Curriculum, CurriculumTrainer
 
 SHORT = torch.tensor([[-0.5, -20.0, -1.0, 0.0], [-3.0, -0.1, 0.0, 0.0]])
@@ -19,8 +17,8 @@ MASK = torch.tensor([[1, 1, 0, 0], [1, 0, 0, 0]])
 """Two rows of three tokens of the model's; the rest are the environment's, or padding."""
 
 TRAINERS = {
-    "agrees": SHORT + 0.9 * TOLERANCE * MASK + 5.0 * (1 - MASK),
-    "differs": SHORT + 4 * TOLERANCE * torch.tensor([[0, 0, 0, 0], [1, 0, 0, 0]]),
+    "agrees": SHORT + 0.9 * old_log_probs.TOLERANCE * MASK + 5.0 * (1 - MASK),
+    "differs": SHORT + 4 * old_log_probs.TOLERANCE * torch.tensor([[0, 0, 0, 0], [1, 0, 0, 0]]),
     "unlikely": SHORT + torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),  # a probability of 1e-9
     "nan": SHORT + torch.tensor([[nan, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),
     "nothing": SHORT.clone(),  # of no token of the model's
@@ -33,7 +31,7 @@ CONFIG = {
 }
 
 
-def run(patch: pytest.MonkeyPatch, setting: str, computes: str) -> tuple[str, list[dict[str, float]]]:
+def run(patch, setting, computes):
     """Steps of the trainer, given what it computes: a letter for whose are stored of each, and what is logged."""
     store, trainer = Store(), CurriculumTrainer.__new__(CurriculumTrainer)
     trainer.config = OmegaConf.merge(CONFIG, OmegaConf.from_dotlist([setting]))
@@ -41,11 +39,11 @@ def run(patch: pytest.MonkeyPatch, setting: str, computes: str) -> tuple[str, li
     whose, logged = "", list[dict[str, float]]()
     for what in computes.split():
 
-        def computed(self: Any, batch: Any, metrics: dict, what: str = what) -> Any:
+        def computed(self, batch, metrics, what=what):
             store.columns["old_log_probs"] = nested(TRAINERS[what])
             return batch
 
-        def advantage(self: Any, batch: Any, metrics: dict) -> Any:
+        def advantage(self, batch, metrics):
             metrics.update({"rollout_corr/kl": 0.0, "critic/score/mean": 1.0})
             return batch
 
@@ -60,9 +58,7 @@ def run(patch: pytest.MonkeyPatch, setting: str, computes: str) -> tuple[str, li
     return whose, logged
 
 
-def test_of_so_many_steps_one_is_measured_after_a_disagreement_the_next_and_each_where_the_two_differ(
-    monkeypatch, capfd
-):
+def test_one_of_so_many_steps_is_measured_after_a_disagreement_the_next_and_some_settings_need_each(monkeypatch, capfd):
     for setting, computes, expected in (
         (EVERY_THIRD, "agrees agrees agrees agrees agrees", "teete"),
         (EVERY_THIRD, "differs differs differs differs", "tttt"),
@@ -80,9 +76,9 @@ def test_of_so_many_steps_one_is_measured_after_a_disagreement_the_next_and_each
         ("offline.files=rollouts", "agrees agrees", "tt"),
     ):
         assert run(monkeypatch, setting, computes)[0] == expected, (setting, computes)
-        why = capfd.readouterr().out.count(f"more than {TOLERANCE:g}")
+        why = capfd.readouterr().out.count(f"more than {old_log_probs.TOLERANCE:g}")
         assert why == ({*computes.split()} != {"agrees"}), "once"
     _, (first, second) = run(monkeypatch, EVERY_THIRD, "agrees agrees")
-    assert first.pop(DIFFERENCE) == pytest.approx(0.9 * TOLERANCE, rel=1e-3)
+    assert first.pop(old_log_probs.DIFFERENCE) == pytest.approx(0.9 * old_log_probs.TOLERANCE, rel=1e-3)
     assert first == {"rollout_corr/kl": 0.0, "critic/score/mean": 1.0}
     assert second == {"critic/score/mean": 1.0}, "the two are the same numbers"

@@ -4,7 +4,6 @@ import torch
 from omegaconf import OmegaConf
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from recipe.training import resampling
 from recipe.training.resampling import STANDINGS, Resampler, resampled
 
 SETTINGS = {"keep": [0.2, 0.85], "retire": 0.95, "replace": 0.2}
@@ -49,15 +48,12 @@ def test_what_is_mastered_retires_first_and_what_is_out_of_reach_gives_way_to_sp
     assert sampler.order[2] == spare[4] and sampler.pool[-1] == 2, "at the border nothing retires"
 
 
-def test_shares_are_bounds_and_without_spare_rows_everything_stays():
+def test_no_more_is_replaced_than_its_share_and_than_is_spare_and_no_task_is_twice_in_an_epoch():
     hopeless = dict.fromkeys(range(100), 0.0)
     for spare, gone in ((0, 0), (2, 2), (SPARE, 4)):
         sampler = make(spare=spare)
         play_epoch(sampler, hopeless)
         assert len({*range(ROWS)} - {*play_epoch(sampler, hopeless)}) == gone
-
-
-def test_no_task_is_twice_in_an_epoch_and_progress_of_what_has_left_is_forgotten():
     tasks = ["a", "b", "c", "b", "d", "d"]
     sampler = Resampler(tasks, ["x"] * 6, 3, SETTINGS | {"replace": 1.0}, 1, True)
     assert sampler.pool == [4], "what is in play is no spare row, and a spare row is there once"
@@ -66,7 +62,7 @@ def test_no_task_is_twice_in_an_epoch_and_progress_of_what_has_left_is_forgotten
         rows = play_epoch(sampler, {row: (0.0, 0.5, 1.0)[row % 3] for row in range(60)})
         assert len({*rows}) == len(rows) == ROWS
         assert len({*rows} & {*sampler.pool}) == 0
-    assert sampler.progress.keys() <= {sampler.tasks[row] for row in sampler.order}
+    assert sampler.progress.keys() <= {sampler.tasks[row] for row in sampler.order}, "what has left is forgotten"
 
 
 def steps(loader: StatefulDataLoader, count: int) -> list[list[int]]:
@@ -109,7 +105,7 @@ class Rows(list):
 
 def test_the_loader_of_a_stage_gives_full_batches_of_rows_in_play_and_then_of_those_that_come(monkeypatch):
     spare = Rows("spare", 2)
-    monkeypatch.setattr(resampling, "create_rl_dataset", lambda files, data, is_train, **_: is_train and spare)
+    monkeypatch.setattr("recipe.training.resampling.create_rl_dataset", lambda *_, is_train, **__: is_train and spare)
     settings = {"resample": {**SETTINGS, "replace": 1.0, "pool": "spare.parquet"}}
     config = OmegaConf.create({"data": {"seed": 1, "shuffle": False}, "stage": settings})
     loader = resampled(config, StatefulDataLoader(Rows("own", 5), batch_size=2, collate_fn=list))

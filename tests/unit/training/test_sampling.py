@@ -3,14 +3,11 @@
 verl's buffers run as they are, over a dictionary in place of TransferQueue; groups finish one at a look.
 """
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from support.queue import PartlyFailed, Queue, metrics_of
-from verl.trainer.ppo.v1 import replay_buffer
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
@@ -22,14 +19,14 @@ LOST, LONE, RAISED = list[float](), [1.0], ValueError("the reward raised")
 NOTHING = OmegaConf.create({})
 
 
-def make(patch: pytest.MonkeyPatch, *outcomes: Any, limit: int = 5, lost: float = 0.25, old: str = "") -> Any:
+def make(patch, *outcomes, limit=5, lost=0.25, old=""):
     """A buffer whose groups have these `outcomes`; `old`: what an asynchronous trainer does with old groups."""
     queue, batch = Queue(outcomes), BATCH
-    patch.setattr(replay_buffer, "tq", queue)
+    patch.setattr("verl.trainer.ppo.v1.replay_buffer.tq", queue)
     stage = {"max_gen_batches": limit, "max_lost_share": lost}
     config = OmegaConf.create({"stage": stage, "data": {"train_batch_size": BATCH}})
     if old:
-        verls: ReplayBuffer = ReplayBufferAsync("colocate_async", NOTHING, 4, old, NOTHING, 0.0, queue.play)
+        verls = ReplayBufferAsync("colocate_async", NOTHING, 4, old, NOTHING, 0.0, queue.play)
         buffer, batch = AsyncSampling.instead_of(verls, config), 2 * BATCH
     else:
         sizes = {"train_batch_size": BATCH, "gen_batch_size": 1}
@@ -39,7 +36,7 @@ def make(patch: pytest.MonkeyPatch, *outcomes: Any, limit: int = 5, lost: float 
     return buffer, queue
 
 
-def uids(batch: Any) -> set[str]:
+def uids(batch):
     return {key.split("_")[0] for key in batch.keys}
 
 
@@ -90,9 +87,7 @@ def test_more_lost_groups_than_allowed_stop_the_training_and_say_why(trainer_for
         assert queue.asked == BATCH, "an engine that is gone is not asked again and again"
 
 
-def test_a_group_in_which_the_reward_raised_is_trained_on_as_long_as_two_of_its_episodes_came_back(
-    trainer_for, monkeypatch
-):
+def test_a_group_in_which_the_reward_raised_is_trained_on_while_two_of_its_episodes_came_back(trainer_for, monkeypatch):
     monkeypatch.setattr(PPOTrainerSync, "on_sample_end", lambda self: None)
     one, two = PartlyFailed([1.0]), PartlyFailed([1.0, 0.0])
     for outcomes, size, counts in (([RAISED], BATCH * N, (1, 1, 0)), ([one, two], N + 2, (1, 2, 1))):

@@ -4,7 +4,6 @@ import logging
 from math import isfinite
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -25,9 +24,7 @@ from recipe.training import trainer as module
 NO_FAILURES = SimpleNamespace(failure_keys={"train": set()})
 
 
-def test_without_validation_data_verl_makes_its_data_set_of_the_training_rows_and_no_step_is_refused(
-    monkeypatch, trainer_for
-):
+def test_without_validation_data_verls_data_set_has_the_training_rows_and_no_step_is_refused(monkeypatch, trainer_for):
     seen = []
     monkeypatch.setattr(PPOTrainer, "_init_dataloader", lambda self: seen.append(self.config.data.val_files))
     trainer = trainer_for(NO_FAILURES, groups=1)
@@ -67,9 +64,9 @@ def test_a_start_validates_first_what_a_killed_one_has_saved_and_not_validated(t
 def test_faults_of_model_environment_and_engine_are_counted_apart(trainer_for):
     extra = [
         {"reward_extra_info": {"stop/format_errors": 1.0}, "engine_faults": 0, "user_faults": 0},
-        {"reward_extra_info": {"stop/format_errors": 0.0, "why": "a text"}, "engine_faults": 2, "user_faults": 1},
+        {"reward_extra_info": {"stop/format_errors": 0.0, "why": "a text"}, "engine_faults": 2, "user_faults": 1}
+        | {"seconds": {"reward": 2.0}},
     ]
-    extra[1]["seconds"] = {"reward": 2.0}
     trainer = trainer_for(SimpleNamespace(failure_keys={"train": {"a"}}), groups=2)
     metrics = metrics_of(trainer, ["a_0_0", "a_1_0"], extra=extra)
     expected = {"stop/format_errors": 0.5, "bfcl/base/stop/format_errors": 1, "lost_samples": 0.75}
@@ -93,10 +90,7 @@ def test_progress_is_noted_with_each_step_and_logged_at_the_end_of_an_epoch_and_
     batch = KVBatchMeta(partition_id="train", keys=[*"abc", "pad"], tags=[{}] * 3 + [{"is_padding": True}])
     tasks = [{"environment": name, "task_id": "a"} for name in ("bfcl", "generated", "bfcl")]
     progress = [{"reward_extra_info": {"progress": value}} for value in (0.5, 1.0, 0.0)]
-    data = {
-        "extra_info": NonTensorStack(*tasks),
-        "extra_fields": NonTensorStack(*progress),
-    }  # as TransferQueue gives it
+    data = {"extra_info": NonTensorStack(*tasks), "extra_fields": NonTensorStack(*progress)}  # as TransferQueue has it
     monkeypatch.setattr(module.tq, "kv_batch_get", lambda keys, **_: TensorDict(data, batch_size=len(keys)))
     monkeypatch.setattr(PPOTrainerSync, "step", lambda *_: batch)
     monkeypatch.setattr(PPOTrainer, "_compute_metrics", lambda *_: None)
@@ -115,16 +109,14 @@ def test_progress_is_noted_with_each_step_and_logged_at_the_end_of_an_epoch_and_
     assert metrics == {}
 
 
-def test_a_resumed_asynchronous_stage_forgets_the_batch_it_was_trained_on_and_keeps_what_is_in_play(
-    tmp_path, monkeypatch
-):
+def test_a_resumed_asynchronous_stage_forgets_its_last_batch_and_keeps_what_is_in_play(tmp_path, monkeypatch):
     prompt, cleared = {"is_prompt": True}, list[str]()
-    tags: Any = {"a": prompt, "a_0_0": {}, "b_0_0": {}, "b_1_0": {}, "c_d": prompt, "c_d_1_0": {}}
-    listed: list[Any] = [{"train": tags}, {"train": {"a": prompt}}, {}, None]
+    tags = {"a": prompt, "a_0_0": {}, "b_0_0": {}, "b_1_0": {}, "c_d": prompt, "c_d_1_0": {}}
+    listed = [{"train": tags}, {"train": {"a": prompt}}, {}, None]
     clear = {"kv_list": lambda partition: listed.pop(0), "kv_clear": lambda keys, partition_id: cleared.extend(keys)}
     monkeypatch.setattr(async_trainer, "tq", SimpleNamespace(**clear))
     monkeypatch.setattr(PPOTrainer, "_load_checkpoint", lambda self: None)
-    trainer: Any = async_trainer.AsyncTrainer.__new__(async_trainer.AsyncTrainer)
+    trainer = async_trainer.AsyncTrainer.__new__(async_trainer.AsyncTrainer)
     trainer.config = config_of(tmp_path, actor_rollout_ref__rollout={"n": 8})
     trainer.global_steps = 3
     while listed:
@@ -138,11 +130,9 @@ def test_a_resumed_asynchronous_stage_forgets_the_batch_it_was_trained_on_and_ke
     async_trainer.Unflushed(logging.getLogger()).info("verl's argument is taken away", flush=True, stacklevel=1)
 
 
-@pytest.fixture
-def step_of(monkeypatch, trainer_for):
-    """Gives a trainer the keys of a step's samples; returns those that go on, those deleted, and the trainer."""
-
-    def take(keys, estimator="mine", grouped=True, **settings):
+def test_a_rollout_without_siblings_is_left_out_where_groups_are_compared_and_counts_as_lost(monkeypatch, trainer_for):
+    def step_of(keys, estimator="mine", grouped=True, **settings):
+        """What goes on of a step with these keys, what is deleted, and the trainer."""
         cleared = []
         monkeypatch.setattr(module.tq, "kv_clear", lambda keys, partition_id: cleared.extend(keys))
         monkeypatch.setattr(PPOTrainerSync, "_balance_batch", lambda self, batch, *_, **__: batch)
@@ -151,28 +141,19 @@ def step_of(monkeypatch, trainer_for):
         batch = KVBatchMeta(partition_id="train", keys=keys, tags=[{"seq_len": place} for place in range(len(keys))])
         return trainer._balance_batch(batch, {}), cleared, trainer
 
-    return take
-
-
-GROUPS = ["a_0_0", "a_1_0", "a_2_0", "a_3_0", "b_c_2_0", "d_x_0_0", "d_x_1_0", "d_x_3_0", "e_1_0", "e_1_1"]
-GROUPS += ["f_0_0", "f_3_0"]
-"""Of four rollouts each: all of a, one of b_c, three of d_x, one of e which has two outputs, and two of f."""
-
-
-def test_a_rollout_whose_siblings_were_all_lost_is_left_out_and_counted_where_groups_are_compared(step_of):
+    # of four rollouts each: all of a, one of b_c, three of d_x, one of e which has two outputs, and two of f
+    keys = ["a_0_0", "a_1_0", "a_2_0", "a_3_0", "b_c_2_0", "d_x_0_0", "d_x_1_0", "d_x_3_0", "e_1_0", "e_1_1"]
+    keys += ["f_0_0", "f_3_0"]
     for estimator, grouped in (("mine", True), ("grpo", None)):
-        batch, cleared, trainer = step_of(GROUPS, estimator, grouped, groups=5, max_lost_share=0.6)
-        assert batch.keys == [key for key in GROUPS if key[0] in "adf"]
+        batch, cleared, trainer = step_of(keys, estimator, grouped, groups=5, max_lost_share=0.6)
+        assert batch.keys == [key for key in keys if key[0] in "adf"]
         assert [tag["seq_len"] for tag in batch.tags] == [0, 1, 2, 3, 5, 6, 7, 10, 11]
         assert (sorted(cleared), trainer.lone_samples) == (["b_c_2_0", "e_1_0", "e_1_1"], 3)
     for estimator, grouped in (("mine", False), ("gae_bad", None)):
-        batch, cleared, trainer = step_of(GROUPS, estimator, grouped, groups=5, max_lost_share=0.6)
-        assert (batch.keys, cleared, trainer.lone_samples) == (GROUPS, [], 0)
+        batch, cleared, trainer = step_of(keys, estimator, grouped, groups=5, max_lost_share=0.6)
+        assert (batch.keys, cleared, trainer.lone_samples) == (keys, [], 0)
     with pytest.raises(RuntimeError, match="3 of 4 samples of step 7 .* 1 more are alone"):
         step_of(["a_0_0"], groups=1, max_lost_share=1.0)
-
-
-def test_rollouts_that_are_left_alone_count_against_the_limit_but_are_no_fault(step_of):
     keys = ["a_0_0", "a_1_0", "a_2_0", "b_0_0", "b_1_0", "b_2_0", "c_3_0"]
     with pytest.raises(RuntimeError, match="5 of 12 samples of step 7 .* 1 more are alone .*max_lost_share=0.45"):
         step_of(keys, groups=3, max_lost_share=0.45)

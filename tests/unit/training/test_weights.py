@@ -2,13 +2,10 @@
 
 import asyncio
 import threading
-from typing import Any
 
-import pytest
 import torch
 
 from recipe.training import weights
-from recipe.training.weights import GlooCheckpointEngine
 
 WEIGHTS = {
     "embed": torch.randn(33, 7),
@@ -20,23 +17,16 @@ WEIGHTS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    monkeypatch.setattr(weights.ray.util, "get_node_ip_address", lambda: "127.0.0.1")
-    monkeypatch.setattr(weights, "get_device_name", lambda: "cpu")
-
-
-def send(trainers: int, engines: int) -> list[dict[str, torch.Tensor]]:
+def send(trainers, engines):
     """What each engine has received, every process a thread of its own."""
-    actors = [GlooCheckpointEngine(1, is_master=rank == 0) for rank in range(trainers)]
-    players = [GlooCheckpointEngine(1) for _ in range(engines)]
+    actors = [weights.GlooCheckpointEngine(1, is_master=rank == 0) for rank in range(trainers)]
+    players = [weights.GlooCheckpointEngine(1) for _ in range(engines)]
     places = [one.prepare() for one in (*actors, *players)]
-    topology = GlooCheckpointEngine.build_topology(trainers, engines, places)
-    received: list[dict[str, torch.Tensor]] = [{} for _ in players]
-    walked: list[int] = []
+    topology = weights.GlooCheckpointEngine.build_topology(trainers, engines, places)
+    received = [{} for _ in players]
+    walked = []
 
-    async def act(one: GlooCheckpointEngine, number: int, settings: dict[str, Any]) -> None:
+    async def act(one, number, settings):
         one.init_process_group(**{name: values[number] for name, values in settings.items()})
         if one in actors:
             seen = iter(WEIGHTS.items())
@@ -61,7 +51,10 @@ def send(trainers: int, engines: int) -> list[dict[str, torch.Tensor]]:
     return received
 
 
-def test_every_engine_gets_every_weight_as_it_is() -> None:
+def test_every_engine_gets_every_weight_as_it_is(monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    monkeypatch.setattr(weights.ray.util, "get_node_ip_address", lambda: "127.0.0.1")
+    monkeypatch.setattr(weights, "get_device_name", lambda: "cpu")
     for trainers, engines in ((1, 1), (3, 2)):
         for received in send(trainers, engines):
             assert list(received) == list(WEIGHTS)

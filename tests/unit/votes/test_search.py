@@ -9,7 +9,6 @@ from typing import Any
 
 from support.control_tokens import ECHO
 from support.evaluation import PROTOCOL, completion, gold_player, played
-from support.maze import write_maze
 
 from interaction import get_protocol
 from interaction.call import Call
@@ -60,9 +59,87 @@ def texts(line: dict[str, Any]) -> list[list[str]]:
     return [[step["text"] for step in turn["steps"]] for turn in line["episode"]["turns"]]
 
 
+MAZE = """
+from dataclasses import dataclass
+from itertools import count
+
+from interaction.environment import EnvironmentBase, Request
+from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
+
+LOOK = {{"name": "look", "description": "Looks.", "parameters": {{"type": "dict", "properties": {{}}, "required": []}}}}
+ATTEMPTS = count()
+
+
+@dataclass(frozen=True)
+class Options:
+    passes: bool = True
+    fickle: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    id: str
+    cluster: str
+    environment: str = "{name}"
+    category: str = "maze"
+    part: str = "test"
+
+    def open(self, **options):
+        return Attempt(self.id, Options(**options))
+
+    def gold(self):
+        raise AssertionError("gold was read")
+
+
+class Attempt(EnvironmentBase):
+    def __init__(self, task, options):
+        self.task, self.passes, self.turn, self.looks = task, options.passes, 0, 0
+        self.wall = next(ATTEMPTS) if options.fickle else "grey"
+
+    def begin(self):
+        return Request(f"Request 0 of {{self.task}}.", [LOOK])
+
+    def call(self, call):
+        facts = {{"gold": 0 if self.passes else None, "needless": not self.passes}}
+        if call.name == "look":
+            self.looks += 1
+            return ToolResult(f"wall {{self.looks}} is {{self.wall}}", facts=facts)
+        return ToolResult(f"{{call.name}} is not there", ErrorKind.EXECUTION, facts=facts)
+
+    def facts(self):
+        return {{"closeness": float(self.passes)}}
+
+    def answer(self, text):
+        self.turn += 1
+        return Request(f"Request {{self.turn}} of {{self.task}}.") if self.turn < 3 else None
+
+    def cut(self, reason):
+        return self.passes
+
+    def verdicts(self):
+        turns = tuple(TurnResult("", self.passes) for turn in range(3))
+        return Verdicts(turns, self.passes, {{"maze": float(self.passes)}})
+
+
+def load_tasks():
+    return [Task(f"maze_{{number}}", str(number)) for number in range(8)]
+"""
+"""A file of three requests: `look` works, every other call is an error. Nobody may read its gold.
+
+Settings: what it thinks of an attempt (`passes`), and whether it answers a second attempt otherwise (`fickle`).
+"""
+
+
+def write_maze(folder: Path) -> str:
+    """Under a name of its own: an environment is known by its name for as long as a process lives."""
+    path = folder / f"maze_{folder.name}.py"
+    path.write_text(MAZE.format(name=path.stem))
+    return str(path)
+
+
 def in_maze(folder: Path, play: Callable[[Messages], Any], *more: str, name: str = "out") -> tuple[Any, list[Messages]]:
     """The stored line of the first task of the maze, and the conversations that the server was sent."""
-    given = ["--environment", str(write_maze(folder)), "--split", "test", *DFSDT, *more]
+    given = ["--environment", write_maze(folder), "--split", "test", *DFSDT, *more]
     done = played(play, folder / name, *given, category=None, limit=1)
     assert done.status == 0
     return done.lines[0], [request["messages"] for request in done.requests]
@@ -198,7 +275,7 @@ def test_the_search_does_not_depend_on_verdict_or_gold(tmp_path: Path) -> None:
 
     found = []
     for passes in ("true", "false"):
-        given = ["--environment", str(write_maze(tmp_path)), "--split", "test", "--max-nodes", "25"]
+        given = ["--environment", write_maze(tmp_path), "--split", "test", "--max-nodes", "25"]
         given += ["--concurrency", "1", "--option", f"passes={passes}", *DFSDT]
         done = played(play, tmp_path / passes, *given, category=None, limit=4)
         found.append((done.requests, [line["search"] for line in done.lines], [*map(texts, done.lines)]))

@@ -1,22 +1,89 @@
-"""The warm start: what it starts beside, what it goes on from, and what is up to date. verl's trainer is played."""
+"""The commands of a stage and of the warm start, up to where they would start to train: what a look, a refusal and a
+start over leave; what the warm start starts beside, what it goes on from, and what is up to date.
+"""
 
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from omegaconf import DictConfig
 
-from recipe import sft
+from data_prep.__main__ import main as prepare_data
+from recipe import sft, train
+from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.files import PreflightError
 from recipe.machine import processes
 from recipe.machine.cluster import TOKEN
 from recipe.machine.processes import LAUNCH, Launch, identity
 from recipe.settings import compose
 from recipe.stage import state
+
+NEEDS = ("launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with data, a model, and a run that has trained from another model."""
+    path = tmp_path_factory.mktemp("work")
+    assert prepare_data(["--out", str(path / "data" / "tiny"), "--tiny"]) == 0
+    make_tiny_policy(path / "model")
+    stage = path / "outputs" / "default" / "stage1_format"
+    for name in ("checkpoints/global_step_3/data.pt", "metrics/1.jsonl", "config/overrides.yaml", "hf/config.json"):
+        (stage / name).parent.mkdir(parents=True, exist_ok=True)
+        (stage / name).write_text("{}")
+    (stage / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("3")
+    state.update(stage, began=state.Start("/other", processes=1), target=state.Target(3, 3))
+    return path
+
+
+def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Everything in a folder: when it was changed, its mode, what it holds."""
+    return {
+        str(path): (path.stat().st_mtime_ns, path.stat().st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in [folder, *folder.rglob("*")]
+    }
+
+
+def test_a_look_writes_nothing_at_all(folder: Path):
+    command = [sys.executable, "-m", "recipe.train", "--config-name", "stage1", *NEEDS]
+    env = {name: value for name, value in os.environ.items() if name not in ("MODEL", "RUN")}
+    env |= {"HARDWARE": "tiny", "PYTHONPATH": str(Path(__file__).parents[2]), "MODEL": str(folder / "model")}
+    before = tree(folder)
+    for given, status, words in (
+        (["++preflight_only=True", "trainer.resume_mode=disable"], 0, "all checks passed; nothing was"),
+        (["preflight_only=true"], 1, "holds checkpoints of"),
+    ):
+        looked = subprocess.run([*command, *given], cwd=folder, env=env, capture_output=True, text=True, timeout=200)
+        assert looked.returncode == status and words in looked.stdout + looked.stderr, looked.stdout + looked.stderr
+        assert "Traceback" not in looked.stderr and tree(folder) == before
+
+
+@patch.dict(os.environ)
+def test_what_a_start_over_replaces_is_aside_before_training_begins(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(folder)
+    os.environ.update({TOKEN: "ours", "HARDWARE": "tiny", "MODEL": str(folder / "model")})
+    os.environ.pop("RUN", None)
+    seen, stage = [], folder / "outputs" / "default" / "stage1_format"
+    given = ["trainer.resume_mode=disable", "trainer.save_freq=-1", "launcher.prefork=false", *NEEDS]
+    monkeypatch.setattr(sys, "argv", ["train", "--config-name", "stage1", *given])
+    monkeypatch.setattr(train, "launch", lambda *_: seen.append((state.look(stage).began, [*stage.glob("check*/*")])))
+    train.main()
+    ((began, checkpoints),) = seen
+    monkeypatch.setattr(sys, "argv", [*sys.argv[:3], *given[1:]])
+    monkeypatch.setattr(train.end, "at_target", lambda _: True)
+    for owes in (True, False):  # killed before the last validation was logged, and after
+        monkeypatch.setattr(train.end, "owes_validation", lambda _, owes=owes: owes)
+        train.main()
+        assert len(seen) == 2
+    assert began and began.model == str(folder / "model") and not checkpoints
+    assert state.latest(folder / "outputs" / "default" / "aside" / "stage1_format" / "checkpoints") == 3
 
 
 @pytest.fixture
@@ -64,9 +131,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
     return start
 
 
-def test_a_warm_start_trains_into_the_folder_that_its_curriculum_holds_and_holds_it_while_it_starts_over(
-    started: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_warm_start_trains_in_the_folder_that_its_curriculum_holds_and_holds_it_too(started, tmp_path, monkeypatch):
     monkeypatch.setenv(TOKEN, "ours")
     with processes.alone(tmp_path / "run") as note:
         LAUNCH.write(note, Launch("ours", "/nowhere", "log", identity(tmp_path / "run")))
@@ -87,9 +152,7 @@ def test_a_warm_start_trains_into_the_folder_that_its_curriculum_holds_and_holds
     assert (tmp_path / "aside" / "run" / "checkpoints" / state.TRACKER).is_file()
 
 
-def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(
-    started: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(started, tmp_path, monkeypatch):
     run, played = tmp_path / "run", sys.modules["recipe.training.sft_trainer"]
     trained = played.train
     with monkeypatch.context() as ends_early:
@@ -104,9 +167,7 @@ def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(
     assert started() == [0] and (tmp_path / "aside" / "run" / "hf").is_dir()
 
 
-def test_a_warm_start_is_made_again_for_another_model_other_rows_or_settings_and_for_nothing_else(
-    started: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_warm_start_is_made_again_for_another_model_rows_or_settings_alone(started, tmp_path, monkeypatch, capsys):
     model, rows = tmp_path / "model", tmp_path / "rows.parquet"
     (model / "model.safetensors").write_bytes(b"one")
     assert started() == [0] and "made again" not in capsys.readouterr().out
