@@ -58,7 +58,7 @@ def bounds_of(position_ids: Tensor) -> Bounds:
     lengths = cumulative.diff()
     index = torch.arange(flat.numel(), device=flat.device)
     if not len(starts) or starts[0] != 0 or not torch.equal(flat, index - starts.repeat_interleave(lengths)):
-        found = f"they must count 0, 1, 2 ... in each, and these begin with {flat[:8].tolist()}. Use sdpa for others"
+        found = f"they must count 0, 1, 2 ..., not {flat[:8].tolist()}. Use sdpa with such positions"
         raise ValueError(f"attn_implementation=varlen reads from position ids where sequences begin: {found}.")
     bounds = Bounds(cumulative.to(torch.int32), int(lengths.max()))
     _last = (weakref.ref(position_ids), position_ids._version, bounds)

@@ -33,7 +33,7 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes:
         yield f"{N}={rollout.n}, and the largest group of offline.files has {result.largest_group}. Set {N} to that."
     if rows < config.data.train_batch_size:
         batch = f"data.train_batch_size={config.data.train_batch_size}"
-        yield f"{batch} is more than the {rows} {what} of offline.files{left}. Set TRAIN_BATCH_SIZE lower."
+        yield f"{batch} is more than the {rows} {what} of offline.files that train{left}. Set TRAIN_BATCH_SIZE lower."
     short = f"{counts['shortened']} without their last steps, {counts['steps_dropped']} in all"
     lone = f"{result.lone} left out, alone in their group"
     more = "".join(f"; {text}" for text, number in ((short, counts["shortened"]), (lone, result.lone)) if number)

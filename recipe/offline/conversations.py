@@ -88,7 +88,7 @@ def read_sides(config: DictConfig) -> Sides:
     val = read_conversations(as_list(data.val_files), "val_files") if data.val_files else []
     if both := on_both(train, val):
         said = f"are also in data.train_files, or of the same query ({both[0][0]} and {both[0][1]})"
-        raise PreflightError(f"{len(both)} of {len(val)} conversations of data.val_files {said}. Take them out of one.")
+        raise PreflightError(f"{len(both)} of {len(val)} rows of data.val_files {said}. Set data.val_share instead.")
     return Sides(train, val)
 
 
@@ -326,7 +326,7 @@ def arrange(sides: Sides, config: DictConfig, load_tokenizer: Callable[[str], An
     steps = rows // data.train_batch_size * trainer.total_epochs
     if (asked := trainer.total_training_steps or 1) > steps:  # verl would end without a word
         made = f"make {steps} steps of data.train_batch_size={data.train_batch_size}, fewer than {asked}"
-        raise PreflightError(f"{rows} conversations to train on {made}. Set a smaller one, or trainer.total_epochs.")
+        raise PreflightError(f"{rows} conversations {made}. Lower it, or raise trainer.total_epochs.")
     return Sides(train, val, {"train": len(train), "val": len(val), "cut": cut + cut_of_val, "left_out": left_out})
 
 

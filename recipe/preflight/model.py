@@ -89,7 +89,7 @@ def start_model(given: str) -> str:
     try:
         hf_hub_download(given, "config.json", etag_timeout=5)
     except Exception as error:
-        raise PreflightError(f"{given} is no folder, nor on the hub: {one_line(error)}. {FOLDER}") from error
+        raise PreflightError(f"{given} is no folder, and the hub gives nothing: {one_line(error)}. {FOLDER}") from error
     return given
 
 

@@ -107,7 +107,8 @@ def batches(config: DictConfig) -> Iterator[str]:
         if not 1 <= mini <= batch or batch % mini:
             yield f"{given} does not divide data.train_batch_size={batch}. Set MINI_BATCH_SIZE to a divisor of it."
         elif mini * n % shares:
-            yield f"{given} x {ROLLOUT}.n={n} does not divide among {shares} groups of GPUs. Set MINI_BATCH_SIZE."
+            how = f"Set MINI_BATCH_SIZE, {ROLLOUT}.n or trainer.n_gpus_per_node"
+            yield f"{given} x {ROLLOUT}.n={n} does not divide among {shares} GPUs or groups of them. {how}."
 
 
 def split_models(config: DictConfig) -> Iterator[str]:
@@ -218,7 +219,8 @@ def trainer_mode(config: DictConfig) -> Iterator[str]:
         return
     engine = rollout.tensor_model_parallel_size * rollout.data_parallel_size * rollout.pipeline_model_parallel_size
     if modes[mode].parameter_sync_step != 1 or config.data.train_batch_size != policy.actor.ppo_mini_batch_size:
-        yield f"{given} sends weights after each step. Set MINI_BATCH_SIZE to TRAIN_BATCH_SIZE, parameter_sync_step=1."
+        step = f"trainer.v1.{mode}.parameter_sync_step=1"
+        yield f"{given} sends weights after each optimizer step. Set MINI_BATCH_SIZE to TRAIN_BATCH_SIZE, and {step}."
     if policy.model.lora_rank > 0 and not OmegaConf.select(policy.model, "lora.merge"):
         yield f"{given} with {MODEL}.lora_rank sends no adapter. Set {MODEL}.lora.merge=true, or trainer=async."
     if (playing := playing_devices(config)) < 1 or playing % engine:
@@ -255,7 +257,7 @@ def offline(config: DictConfig) -> Iterator[str]:
     continued = config.actor_rollout_ref.model.lora_adapter_path or (stage.adapter == "continue" and stage.previous)
     if config.offline.old_log_probs == "start" and (continued or correction.bypass_mode or correction.rollout_rs):
         other = "an adapter to train further, bypass_mode or rollout_rs"
-        yield f"offline.old_log_probs=start does not work with {other}. Set offline.old_log_probs=step."
+        yield f"offline.old_log_probs=start does not go with {other}. Set offline.old_log_probs=step, or drop that."
 
 
 CHECKS = (algorithm, batches, split_models, sampling, precision, lora, trainer_mode, offline, teacher.settings)

@@ -158,7 +158,7 @@ def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
     from safetensors.torch import load_file
 
     weights = dict[str, torch.Tensor]()
-    for path in source.glob("*.safetensors"):
+    for path in sorted(source.glob("*.safetensors")):
         weights |= load_file(path)
     trained = sorted({name.removeprefix(PEFT_PREFIX).split(".lora_A.")[0] for name in weights if ".lora_A." in name})
     folder = Path(start).expanduser()

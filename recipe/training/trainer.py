@@ -77,8 +77,9 @@ class Curriculum(PPOTrainer):
             self.config.data.val_files = self.config.data.train_files
         super()._init_dataloader()
         if self.total_training_steps < 1:
-            found = f"{len(self.train_dataset)} rows pass verl's length filter, fewer than data.train_batch_size"
-            raise ValueError(f"{found}. Raise data.max_prompt_length or lower data.train_batch_size.")
+            given, batch = len(self.train_dataset), f"data.train_batch_size={self.config.data.train_batch_size}"
+            found = f"{given} rows pass verl's length filter, fewer than {batch}"
+            raise ValueError(f"{found}. Raise data.max_prompt_length or lower the batch.")
         if self.config.stage.resample.pool:
             processors = {"tokenizer": self.tokenizer, "processor": self.processor}
             self.train_dataloader = resampled(self.config, self.train_dataloader, **processors)

@@ -33,6 +33,8 @@ def test_the_documented_environment_trains_beside_bfcl_and_stands_in_the_report(
     phone = write_phone(tmp_path)
     asked = ["--environment", str(phone), "--out", str(tmp_path / "phone"), "--docs", "signature"]
     assert prepare_data([*asked, "--option", "greeting=Be short."]) == 0
+    guard = ["bfcl_single/live_multiple=1", "--rows", "1", "--val-rows", "3"]
+    assert prepare_data(["--out", str(tmp_path / "guard"), "--docs", "signature", "--mixture", *guard]) == 0
     make_tiny_policy(tmp_path / "model")
     parts = {
         tmp_path / "own" / "inventory_train.parquet": 2,
@@ -46,6 +48,7 @@ def test_the_documented_environment_trains_beside_bfcl_and_stands_in_the_report(
         f"paths.data={tmp_path}/bfcl",
         f"data.train_files={tmp_path}/mixed.parquet",
         f"data.val_files={tmp_path}/own/inventory_val.parquet",
+        f"environment.guard={tmp_path}/guard/mixture_val.parquet",
         f"+interaction.environments.inventory={own}",
         f"+interaction.environments.{phone.stem}={phone}",
         f"+interaction.train.environments.{phone.stem}.greeting=Be short.",
@@ -59,7 +62,9 @@ def test_the_documented_environment_trains_beside_bfcl_and_stands_in_the_report(
     heard = [line["episode"] for line in lines if line["environment"] == phone.stem]
     assert all([turn["user"] for turn in episode["turns"]] == ["My line is dead."] for episode in heard)
     assert all(episode["options"] == {"greeting": "Be short."} for episode in heard)
-    assert {line["part"] for line in episodes(stage, "val")} == {"dev", "test"}
+    assert {line["part"] for line in episodes(stage, "val")} == {"dev", "test", "guard"}
+    held_out = {name for name in read_steps(stage)[2] if name.endswith("/acc")}
+    assert {"val/acc", "val_dev/acc", "val_guard/bfcl_single/live_multiple/acc"} <= held_out
     report = start("recipe.report", str(tmp_path / "run"))
     assert report.returncode == 0, report.stderr
     assert "move_" in (tmp_path / "run" / "report.html").read_text()

@@ -202,6 +202,11 @@ def test_the_file_gives_the_bytes_that_read_and_answer_as_llama_cpp_does(package
         assert hashlib.sha256((tmp_path / "smollm2" / name).read_bytes()).hexdigest() == digest, name
     config = json.loads((tmp_path / "smollm2" / "config.json").read_text())
     assert (config["rms_norm_eps"], config["rope_parameters"]["rope_theta"]) == (1e-5, 1e5)
+    assert config["tie_word_embeddings"] and (config["num_attention_heads"], config["num_key_value_heads"]) == (9, 3)
+    said = AutoTokenizer.from_pretrained(tmp_path / "smollm2").apply_chat_template(
+        [{"role": "user", "content": "Hi"}], tokenize=False, add_generation_prompt=True
+    )
+    assert said.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_another_file_is_refused_and_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,19 @@ def test_about_95_of_100_intervals_hold_the_truth(same_tasks):
     assert 0.925 <= held / runs <= 0.98
 
 
+def test_about_95_of_100_intervals_of_a_share_hold_it_whatever_the_sizes_of_clusters():
+    for chances, sizes, truth in (
+        ((0.6, 1.4), [4] * 100, 0.3),  # strongly alike within a cluster
+        ((1.2, 0.3), [38, 8, 5, 4, 3, 3, *[1] * 89], 0.8),  # BFCL's 150 held-out simple_python tasks, nearly
+    ):
+        rng, held, runs = np.random.default_rng(1), 0, 800
+        for _ in range(runs):
+            values = rng.random(sum(sizes)) < np.repeat(rng.beta(*chances, size=len(sizes)), sizes)
+            low, high = interval(values * 1.0, np.repeat(np.arange(len(sizes)), sizes), bounds=SHARE)
+            held += low <= truth <= high
+        assert 0.925 <= held / runs <= 0.98
+
+
 @pytest.mark.parametrize("seeds", [(3, 3), (1, 3), (4, 2)])
 def test_about_95_of_100_intervals_of_a_difference_hold_it_whatever_the_numbers_of_seeds(seeds):
     rng, held, runs, clusters = np.random.default_rng(1), 0, 800, np.repeat(np.arange(50), 4)

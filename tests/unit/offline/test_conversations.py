@@ -258,8 +258,8 @@ def test_verl_gets_the_files_of_both_sides_and_validates_only_where_there_is_one
 
 def test_what_cannot_be_trained_is_refused_with_what_to_set(tmp_path: Path) -> None:
     for overrides, words in (
-        (["data.val_files=HERE/train.jsonl"], "8 of 8 conversations of data.val_files"),
-        (["data.train_batch_size=8", "data.val_share=0.2"], "6 conversations to train on"),
+        (["data.val_files=HERE/train.jsonl"], "8 of 8 rows of data.val_files"),
+        (["data.train_batch_size=8", "data.val_share=0.2"], "6 conversations make 0 steps"),
         (["trainer.total_training_steps=9", "trainer.total_epochs=2"], "8 steps"),
         (["data.use_dynamic_bsz=true", "data.max_token_len_per_gpu=99"], "data.max_token_len_per_gpu=99"),
     ):

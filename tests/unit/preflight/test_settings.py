@@ -62,7 +62,7 @@ BAD = [
     ([ASYNC, f"{V1}.sampler.max_off_policy_threshold=1"], "max_off_policy_threshold"),
     ([ASYNC, f"{V1}.colocate_async.num_warmup_batches=8"], "num_warmup_batches"),
     ([SEPARATE, f"{MINI}=2"], "MINI_BATCH_SIZE"),
-    ([SEPARATE, f"{V1}.separate_async.parameter_sync_step=2"], "parameter_sync_step=1"),
+    ([SEPARATE, f"{V1}.separate_async.parameter_sync_step=2"], f"{V1}.separate_async.parameter_sync_step=1"),
     ([SEPARATE, LORA], f"Set {MODEL}.lora.merge=true"),
     ([SEPARATE, f"{ROLLOUT}.nnodes=0"], f"{ROLLOUT}.nnodes"),
     ([SEPARATE, f"{ROLLOUT}.checkpoint_engine.backend=naive"], "gloo"),
