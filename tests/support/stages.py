@@ -33,7 +33,7 @@ def config_of(folder: Path, **changes: Any) -> DictConfig:
     )
     for name, value in changes.items():
         OmegaConf.update(config, name.replace("__", "."), value, force_add=True)
-    return config
+    return DictConfig(OmegaConf.create(OmegaConf.to_yaml(config)))  # as from a file: no text is a literal of the code
 
 
 @cache

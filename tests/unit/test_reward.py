@@ -178,8 +178,8 @@ def priced(data_source, solution_str, ground_truth, extra_info=None, price=0.01,
 """
 STORED = [
     # stage, split, step, category, group, and of each rollout whether it solved the task
-    *(("stage1", "train", 1, "base", "a", "11"), ("stage1", "train", 1, "base", "b", "10")),
-    *(("stage1", "train", 2, "base", "a", "00"), ("stage1", "train", 2, "miss_func", "c", "000")),
+    *(("stage1", "train", 1, "miss_func", "c", "000"), ("stage1", "train", 1, "base", "a", "11")),
+    *(("stage1", "train", 1, "base", "b", "10"), ("stage1", "train", 2, "base", "a", "00")),
     *(("stage1", "val", 2, "miss_func", "c", "10"), ("stage2", "train", 1, "base", "a", "1")),
 ]
 TABLE = """
@@ -232,13 +232,17 @@ def test_the_stored_score_comes_back_and_a_price_on_calls_lowers_it(rescored, tm
 def test_damaged_lines_cost_no_other_and_an_episode_without_a_score_is_in_no_old_mean(run, rescored):
     (path,) = (run / "stage1" / "rollouts" / "train").glob("*1.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    lines[0]["score"], lines[1]["score"] = float("nan"), None
+    lines[3]["score"], lines[4]["score"] = float("nan"), None
     damaged = [b"[" * 200_000, b"\xff\xfe", b"null", b'{"task_id": "x", "session_id": 9}']
-    odd = {**lines[0], "episode": {"category": 3, "turns": []}}
-    damaged += [json.dumps({**odd, "session_id": number}).encode() for number in (8, 9)]
+    for number, odd in enumerate(({"turns": [None]}, {"category": 3}, {"environment": "bfcl"}), 7):
+        episode = {**lines[0]["episode"], **odd} if number < 9 else {**odd, "turns": []}
+        damaged.append(json.dumps({**lines[0], "session_id": number, "episode": episode}).encode())
     path.write_bytes(b"\n".join([*damaged, *(json.dumps(line).encode() for line in lines)]) + b"\n")
-    note, _, line, *_ = rescored("pkg://rewards.progress")
-    assert note == "NOTE 2 lines are no whole episode" and line.split()[3:] == ["6", "0.438", "0.500", "1.000", "67%"]
+    (path,) = run.glob("stage2/rollouts/*/*.jsonl")
+    path.write_text(path.read_text().replace('"score": 1.0', '"score": null', 1))
+    note, _, line, *_, last = rescored("pkg://rewards.progress")
+    assert note == "NOTE 3 lines are no whole episode" and line.split()[3:] == ["6", "0.438", "0.500", "1.000", "67%"]
+    assert last.split()[3:] == ["1", "-", "1.000", "-", "100%"]
 
 
 def test_a_reward_without_a_score_ends_with_status_1_and_an_async_one_is_awaited(rescored, tmp_path, capsys):
@@ -248,3 +252,6 @@ def test_a_reward_without_a_score_ends_with_status_1_and_an_async_one_is_awaited
     assert capsys.readouterr().err.count("\n") == 1
     (path := tmp_path / "mine.py").write_text("async def compute_score(**given): return 1.0")
     assert rescored(str(path))[3].split()[2:] == ["all", "9", "0.500", "1.000", "-", "100%"]
+    (tmp_path / "run").rename(tmp_path / "moved")
+    with pytest.raises(SystemExit, match="1"):
+        rescored(str(path))

@@ -1,8 +1,11 @@
 """The runner: which stages are run from what, what the state file says, and what stops a curriculum."""
 
 import copy
+import json
 import os
+import runpy
 import shutil
+import sys
 import time
 from dataclasses import replace
 from functools import cache
@@ -19,7 +22,8 @@ from recipe.curriculum import runner, stages
 from recipe.files import PreflightError
 from recipe.preflight import check
 from recipe.settings import compose as compose_stage
-from recipe.stage import choosing, end, starts, state
+from recipe.stage import choosing, console, end, starts, state
+from recipe.stage.weights import note_sums
 
 
 def finished(folder: Path, step: int = 12, **note) -> None:
@@ -93,7 +97,8 @@ def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_pa
     assert "stage1_format: already done, 12 steps" in said
     assert "stage2_base: time: generation 75 %, rest 25 %" in said and said.count("time: ") == 1
     assert f"report        {tmp_path}/report.html" in said
-    command.main([given, "--stages=stage2"])
+    monkeypatch.setattr(sys, "argv", ["recipe.curriculum", given, "--stages=stage2"])
+    runpy.run_path(command.__file__, run_name="__main__")
     assert len(launched) == 2 and statuses(tmp_path) == [(name, "done") for name in FOLDERS], "also those not run now"
     monkeypatch.setenv("MODEL", "/m")
     state.update(tmp_path / "stage2_base", done=None)  # a resume in the middle
@@ -122,6 +127,7 @@ def test_a_start_model_or_adapter_is_for_the_first_stage_only_and_needs_no_tiny_
         given = f"actor_rollout_ref.model.{key}=/given"
         launched.clear()
         monkeypatch.delenv("MODEL", raising=False)
+        (tmp_path / str(number) / runner.FILE).mkdir(parents=True)  # a note that cannot be written stops no stage
         command.main([given, "actor_rollout_ref.model.lora_rank=8", f"paths.run={tmp_path}/{number}"])
         models = [(module, given in arguments) for module, arguments, _ in launched]
         assert models == [("recipe.train", True), ("recipe.train", False), ("recipe.train", False)]
@@ -130,7 +136,7 @@ def test_a_start_model_or_adapter_is_for_the_first_stage_only_and_needs_no_tiny_
 def test_the_tiny_policy_is_made_for_its_own_curriculum_where_no_model_is_there(tmp_path, monkeypatch, launched):
     monkeypatch.delenv("MODEL")
     monkeypatch.setattr(stages, "compose_stage", compose_stage)
-    given = [f"paths.tiny_policy={tmp_path}/tiny/hf", "--stages=stage1"]
+    given = [f"paths.tiny_policy={tmp_path}/tiny/hf", "--stages=stage1", "stage.before=true"]
     command.main([f"paths.run={tmp_path}/a", *given])
     (tmp_path / "b" / "stage0_sft" / "hf").mkdir(parents=True)
     (tmp_path / "b" / "stage0_sft" / "hf" / "config.json").touch()
@@ -178,22 +184,24 @@ def test_a_warm_start_is_of_this_model_and_rows_and_no_stage_goes_on_from_anothe
     before = compose_stage("stage1", launched[0][1][2:])
     assert (before.trainer.val_only, before.trainer.val_before_train, before.trainer.save_freq) == (True, True, -1)
     assert before.data.train_files == [f"{data}/stage1_format.parquet"] and choosing.deciding(before) == []
-    assert before.actor_rollout_ref.model.path == f"{tmp_path}/a"
+    assert before.actor_rollout_ref.model.path == f"{tmp_path}/a" and state.look(folder / "before").began.files
     assert run("a") == run(None) == run("a/") == ""
     shutil.rmtree(folder / "before" / "metrics")  # as after an interruption
     assert run("a") == "before"
     (data / "val.parquet").write_text("other rows")
-    assert run(None) == "before" and run("a") == ""
-    for model in "ba":
+    assert run(None, "stage.before=false") == "" and run(None) == "before" and run("a") == ""
+    for model in ("b", "a", None):
         with pytest.raises(SystemExit, match=r"began with another model than this .*/[ab]\. Set .*resume_mode=disable"):
             run(model)
         assert launched == []
         (data / "stage0_sft.parquet").write_text("other rows")
-    assert run("a", fresh=True) == "sft train" and run("b", fresh=True) == "before sft train"
+    assert run(None, "stage.warm_start=null") == "" and run("a", fresh=True) == "sft train"
+    assert run("b", "--stages=stage1,stage2", fresh=True) == "before sft train train"
+    assert launched[0][1][1] == "stage1" and [model for _, _, model in launched[2:]] == [None, None]
     (tmp_path / "b" / "x.bin").write_text("other weights")
     assert run(None, fresh=True) == "before sft train" and launched[1][1][-1] == f"model.path={tmp_path}/b"
     assert run("b", "trainer.resume_mode=disable") == "before sft train"
-    assert run("b", "--stages=stage1,stage2", "stage1:trainer.resume_mode=disable") == "train train"
+    assert run("b", "--stages=stage1,stage2", "stage1:trainer.resume_mode=disable") == "train"
     stage, checkpoint = folder / "stage1_format", folder / "stage1_format" / "checkpoints" / "global_step_1" / "data.pt"
     checkpoint.parent.mkdir(parents=True)
     checkpoint.touch()
@@ -209,11 +217,14 @@ def test_a_warm_start_is_of_this_model_and_rows_and_no_stage_goes_on_from_anothe
     with monkeypatch.context() as patch:
         patch.setattr(runner.subprocess, "call", lambda line, env: checks.append(env.get("MODEL")) or 0)
         assert run("a", "preflight_only=true") == run("b", "preflight_only=true") == ""
-    assert checks == [None, f"{tmp_path}/b"], "the warm start of a is there"
-    state.update(folder / "stage0_sft", done=None)  # killed
+        state.update(folder / "stage0_sft", done=None)  # killed
+        run(None, "preflight_only=true")
+    assert checks == [None, f"{tmp_path}/b", f"{tmp_path}/a"], "the warm start of a was there"
     assert run("a", fresh=True) == "sft train"
     shutil.rmtree(tmp_path / "a")
     assert run(None) == "", "nothing needs it any more"
+    given = f"actor_rollout_ref.model.path={tmp_path}/b"
+    assert run(None, given, fresh=True) == "train" and run(None) == "", "a model that is given is not warm-started"
 
 
 def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_model_named_now(tmp_path, launched):
@@ -228,6 +239,10 @@ def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_mo
     first = tmp_path / "stage1_format"
     state.update(first, began=replace(state.look(first).began, model="/m"))
     command.main(["--stages=stage1,stage2", *given])
+    note_sums(first / "hf")
+    state.update(tmp_path / "stage2_base", began=replace(begun, weights="others"))
+    with pytest.raises(SystemExit, match="from another model than stage1_format hands on now"):
+        command.main(["--stages=stage1,stage2", *given])
     assert launched == []
 
 
@@ -238,6 +253,7 @@ def test_a_failed_or_interrupted_stage_says_why_and_which_command_goes_on(tmp_pa
     with pytest.raises(SystemExit, match="(?s)No space left.*ended with status 1.*the disk is full.*What was done"):
         command.main([f"paths.run={tmp_path}"])
     assert statuses(tmp_path) == [*zip(FOLDERS, ("failed", "waiting", "waiting"), strict=True)]
+    assert runner.STATE.read(tmp_path / runner.FILE).stages[0].reason == console.FULL
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit, match="Set paths.run"):
         command.main([f"paths.run={tmp_path}/file/run"])
@@ -332,19 +348,23 @@ def test_a_mistake_in_a_curriculum_is_answered_in_one_line_before_its_first_stag
         *(*mistakes, "stages: []", "stages: [stage1, stage1]", "stages: [{name: stage7}]", "stages: stage1"),
         *("stages: [{name: stage1, gates: null}]", "stages: [stage1, {name: stage1_format, config: stage3}]"),
         *("stages: [../evil]", "stages: [{name: x, config: ../config/stage1}]", "stages: [stage1]\noverrides: [3]"),
-        *("stages: [", "stages: [{name: stage1, overrides: [stage.name=other]}]"),
+        *("stages: [", "\xff", "stages: [stage1, {name: stage1, config: stage3}]"),
+        *(f"stages: [{{name: stage1, overrides: [stage.name={name}]}}]" for name in ("other", "z")),
         "stages: [{name: stage1, gate: {kind: leave_at, value: high}}]",
     ):
-        path.write_text(given)
+        path.write_text(given, encoding="latin-1")
         with pytest.raises(SystemExit) as said:
             command.main([given if given in mistakes else f"--curriculum={path}", f"paths.run={tmp_path}/run"])
             pytest.fail(given)
         assert given in mistakes or ("\n" not in str(said.value) and len(str(said.value)) < 600), given
+        assert ("not YAML" in str(said.value)) is (given in ("stages: [", "\xff")), given
     assert launched == []
 
 
-def test_a_set_of_ablations_runs_each_in_its_own_folder_and_goes_on_after_a_failure(tmp_path, launched, monkeypatch):
-    launch = runner.launch
+def test_a_set_of_ablations_runs_each_in_its_own_folder_and_goes_on_after_a_failure(
+    tmp_path, launched, monkeypatch, capsys
+):
+    launch, read_done = runner.launch, end.read_done
 
     def train(module, arguments, watch, note):
         validated(watch.stage.parent, 12, {"multi_turn_base_1": [1.0]}, stage=watch.stage.name)
@@ -354,7 +374,6 @@ def test_a_set_of_ablations_runs_each_in_its_own_folder_and_goes_on_after_a_fail
     def killed(folder):
         return None if "no_augmentation" in str(folder) else read_done(folder)
 
-    read_done = end.read_done
     monkeypatch.setattr(runner, "launch", train)
     monkeypatch.setattr(end, "read_done", killed)
     with pytest.raises(SystemExit, match="1 of 4 runs failed: no_augmentation"):
@@ -362,9 +381,15 @@ def test_a_set_of_ablations_runs_each_in_its_own_folder_and_goes_on_after_a_fail
     folders = ["curriculum", "single_stage", "no_augmentation", "all_or_nothing"]
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == sorted(folders)
     assert [model for _, arguments, model in launched if "stage.previous=null" in arguments] == ["/m"] * 4
-    assert len(launched) == 8 and (tmp_path / "pass_rate.json").is_file()
+    assert len(launched) == 8 and "(4 of 4)" in capsys.readouterr().out
+    differences = json.loads((tmp_path / "pass_rate.json").read_text())["differences"]
+    assert {pair["baseline"] for pair in differences} == {"curriculum/stage1_format"}
     assert sum("reward.custom_reward_function.path=pkg://rewards.all_or_nothing" in a for _, a, _ in launched) == 2
     assert sum("interaction.train.environments.bfcl.augment=false" in a for _, a, _ in launched) == 1
+    monkeypatch.setattr(runner, "launch", lambda module, arguments, watch, note: log(watch, "no data\n"))
+    (tmp_path / "mine.yaml").write_text("runs: {one: {stages: [stage1]}}")
+    with pytest.raises(SystemExit, match="1 of 1 runs failed: one"):  # and no table can be made
+        command.main([f"--ablations={tmp_path}/mine.yaml", f"paths.run={tmp_path}/other"])
 
 
 def test_the_data_of_the_4b_preset_are_asked_for_with_their_options_and_then_a_model(tmp_path, monkeypatch):

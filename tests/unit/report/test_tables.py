@@ -11,8 +11,9 @@ from support.runs import STAGE, a_run, write_metrics
 from interaction.episode_file import append, path_of
 from recipe.evaluation.intervals import interval
 from recipe.report import tables
-from recipe.report.tables import REWARD, compare, rise
+from recipe.report.tables import LOSS, REWARD, compare, rise
 from recipe.stage.metrics_log import note_trained
+from recipe.stage.starts import BEFORE
 from recipe.stage.state import BATCHES_FILE
 
 
@@ -46,11 +47,17 @@ def test_tasks_are_compared_with_themselves_and_count_the_same():
 
 
 def test_stages_stand_in_the_order_in_which_they_were_started(tmp_path):
-    stages = ["stage0_sft", "stage1_format", "polish", "a_last_one"]
-    for number, stage in enumerate(stages):
-        write_metrics(tmp_path, stage, f"2026010{number}-000000.jsonl", [(1, {REWARD: 0.5})])
+    stages = {"stage0_sft": [LOSS], "stage1_format": [REWARD], "polish": [REWARD, LOSS], "a_last_one": [], BEFORE: []}
+    for number, (stage, names) in enumerate(stages.items()):
+        write_metrics(tmp_path, stage, f"2026010{number}-000000.jsonl", [(1, dict.fromkeys(names, 0.5))])
     write_metrics(tmp_path, "stage1_format", "20260109-000000.jsonl", [(2, {REWARD: 0.5})])
-    assert [path.name for path in tables.stage_dirs(tmp_path)] == stages
+    assert [path.name for path in tables.stage_dirs(tmp_path)] == [*stages][:4]
+    assert [path.name for path in tables.trained_stages(tmp_path)] == [*stages][1:3]
+    head, (*row, _) = tables.loss_rows(tmp_path)
+    assert row == ["stage0_sft", "1", "0.500 -> 0.500", "-"] and tables.loss_rows(tmp_path / "polish") == []
+    other = a_run(tmp_path / "other", [0.5] * 10, "polish")
+    found = [(row["stage"], row["runs"]) for row in tables.stage_rows([tmp_path, other])]
+    assert found == [("stage1_format", 1), ("polish", 2)]
 
 
 def test_one_run_has_an_interval_over_clusters_where_all_its_episodes_are_stored(tmp_path):

@@ -21,7 +21,7 @@ def test_a_column_is_each_model_of_the_run_that_was_validated_to_the_end(run):
         a_run(run, [0.3] * 10, stage)
     validated(run, 0, {"a_1": [0], "a_2": [0], "b_1": [0], "b_2": [1]}, stage="before")
     assert table([run]) == ""
-    validated(run, 0, {"a_1": [0], "a_2": [1], "b_1": [1], "b_2": [1]})
+    validated(run, 0, {"a_1": [0], "a_2": [1], "b_1": [1], "b_2": [1], "c_1": [1]})
     validated(run, 5, {"a_1": [0], "a_2": [0], "b_1": [0], "b_2": [0]})
     validated(run, 9, {"a_1": [1], "b_1": [0]})
     validated(run, 0, {"a_1": [0]}, stage="stage2_base")
@@ -34,13 +34,13 @@ def test_a_column_is_each_model_of_the_run_that_was_validated_to_the_end(run):
         ["held-out", "tasks", "before", "warm start", "stage1", "stage2", "stage3", "since before", "since warm start"],
         ["a", "2", "0.000", "0.500", "1.000 of 1", "-", "1.000", "+1.000 [-0.976, +1.000]", UP],
         ["b", "2", "0.500", "1.000", "0.000 of 1", "-", "0.500", "+0.000 [-0.997, +0.997]", "-0.500 [-0.998, +0.979]"],
-        ["all", "4", "0.250", "0.750", "0.500 of 2", "1.000 of 2", "0.750", UP, "+0.000 [-0.988, +0.988]"],
+        ["all", "4", "0.250", "0.800 of 5", "0.500 of 2", "1.000 of 2", "0.750", UP, "+0.000 [-0.988, +0.988]"],
     ]
-    validated(run, 9, {"a_1": [1]}, stage="stage3_more")
+    validated(run, 1, {"a_1": [1]}, stage="stage3_more")
     assert moved([run])[0][5:8] == ["stage2_base", "stage3_full", "stage3_more"], "two would have one name"
     assert ends(["r"], [validations(run)])[-2:] == [
         ["stage3_full", "all", "r", "1", "0 -> 11", "0.000 -> 0.000", "1.000 -> 1.000", "-", "-", "-"],
-        ["stage3_more", "all", "r", "1", "9", "1.000", "1.000", "-", "-", "-"],
+        ["stage3_more", "all", "r", "1", "1", "1.000", "1.000", "-", "-", "-"],
     ]
 
 
@@ -59,6 +59,8 @@ def test_a_metric_that_some_episodes_lack_is_in_no_table_and_calls_stand_beside_
     path.write_text(path.read_text().replace('"surplus": 1, ', "", 1))
     surplus = {row["category"]: str(row["surplus"]) for row in validations(run) if row["step"] == 9}
     assert surplus["irrelevance"] == surplus["all"] == "-" and surplus["multi_turn_x"].startswith("1.000 [")
+    validated(run, 10, {"late_1": [1]})
+    assert table([run]) == "", "no task is in both columns"
 
 
 def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run):
@@ -78,10 +80,10 @@ def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run):
     assert shares == {"a/all_there_is": (8, 0.75), "b/all_there_is": (8, 0.25), "all": (16, 0.5)}
     sure = interval([1.0] * 8 + [0.0] * 8, range(16), bounds=SHARE)
     assert measured["all"]["acc"].interval == pytest.approx(sure), "16 clusters, not 8"
-    for environment, other in (("a", "late_1"), ("b", "late_1"), ("c", "x_1"), ("d", "base_2")):
-        validated(run, 15, {"base_1": [1.0], other: [0.0]}, environment=environment)
+    for environment, names in {"a": ["base_1", "late_1"], "d": ["base_1", "base_2"], "e": ["x_1", "y_1"]}.items():
+        validated(run, 15, dict.fromkeys(names, [1.0]), environment=environment)
     rows_of = [row["category"] for row in validations(run) if row["step"] == 15]
-    assert rows_of == ["a", "b", "c", "d/base", "all"], "one row where several categories are others' too"
+    assert rows_of == ["a", "d/base", "e/x", "e/y", "all"], "one row where several categories are others' too"
 
 
 def test_the_bands_are_the_intervals_of_the_table_over_all_steps(run):

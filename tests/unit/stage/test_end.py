@@ -1,5 +1,6 @@
 """Checkpoints on the disk: whole or not, which one a start goes on from, when a stage ends, and what it hands on."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,9 @@ def test_old_checkpoints_go_whichever_start_wrote_them_and_never_the_newest(tmp_
             save(config, step)
         checkpoints = Path(config.trainer.default_local_dir)
         (checkpoints / state.TRACKER).write_text(str(tracked))
+        (checkpoints / "global_step_0").symlink_to(tmp_path)  # which is left alone
         state.prune(config)
-        assert sorted(state.step_folders(checkpoints)) == kept
+        assert sorted(state.step_folders(checkpoints)) == [0, *kept]
 
 
 def test_a_stage_is_done_only_at_its_last_step_and_trains_on_where_more_epochs_are_asked_for(tmp_path):
@@ -61,26 +63,30 @@ def test_a_stage_is_done_only_at_its_last_step_and_trains_on_where_more_epochs_a
     done = ends.finish(config)
     assert (done.global_step, done.target, done.model_step) == (4, 4, 4)
     assert ends.read_done(tmp_path / "stage") == done
+    for last, reached in ((0, False), (5, False), (1, True), (3, True)):
+        ends.note_target(config, last, last)
+        assert ends.at_target(config) is reached, last
+    assert ends.finish(config).global_step == 4, "more than was asked for"
     config.trainer.total_epochs = 21
     assert not ends.at_target(config)
 
 
 def test_a_gate_makes_the_next_step_the_last_after_a_kill_too_and_that_counts_as_done(tmp_path, capsys):
     config = config_of(tmp_path, stage__gate=LEAVE)
-    end = ends.StageEnd(config, planned=20, done=0)
-    assert [end(step, {"m": value}) for step, value in enumerate((0.5, 1.0, 1.2, 0.0), 1)] == [20, 20, 4, 4]
-    late = ends.StageEnd(config_of(tmp_path / "late", stage__gate=LEAVE), planned=3, done=0)
-    assert [late(step, {"m": 1.0}) for step in (1, 2, 3)] == [3, 3, 3]
+    end = ends.StageEnd(config, planned=6, done=0)
+    assert [end(step, {"m": value}) for step, value in enumerate((0.5, 1.0, 1.2, 0.0), 1)] == [6, 6, 4, 4]
+    late = ends.StageEnd(config_of(tmp_path / "late", stage__gate={**LEAVE, "window": 1}), planned=2, done=0)
+    assert [late(step, {"m": 1.0}) for step in (0, 1, 2)] == [2, 2, 2]
     target = state.look(tmp_path / "late" / "stage").target
     assert target and target.reason is None, "the gate changes nothing there"
-    assert "GATE left at step 4 of 20" in capsys.readouterr().out
+    assert "GATE left at step 4 of 6" in capsys.readouterr().out
     save(config, 4)
     assert ends.at_target(config)
     done = ends.finish(config)
     assert done.gate == state.Verdict(passed=True, stops=False, text=str(done.reason))
-    assert (done.global_step, done.target) == (4, 20)
+    assert (done.global_step, done.target) == (4, 6)
     write_metrics(tmp_path, "stage", "1.jsonl", [(step, {"m": 1.0}) for step in (1, 2, 3)])
-    assert [ends.StageEnd(config, planned=20, done=done).last for done in (1, 2)] == [20, 3]
+    assert [ends.StageEnd(config, planned=6, done=done).last for done in (1, 2)] == [6, 3]
 
 
 def test_a_stage_is_judged_by_the_steps_up_to_its_last(tmp_path):
@@ -102,29 +108,38 @@ def test_the_best_validated_checkpoint_is_handed_on_with_the_metric_by_which_it_
     config = config_of(tmp_path, stage__handover="best")
     trained(config, 0.2, 0.7, 0.7, 0.5, float("nan"))
     end = ends.StageEnd(config, planned=9, done=5)
-    end(6, {"val_dev/score": 0.9})  # of which nothing was saved
-    assert end.keep_best(2, 0.6) and not end.keep_best(3, 0.6), "a step that is validated again counts anew"
-    assert end.keep_best(2, 0.7)
+    end(6, {})
+    assert not end.keep_best(6, 0.9), "nothing was saved"
+    (tmp_path / "stage" / "best" / "notes").touch()  # not ours
+    assert end.keep_best(3, 0.8) and end.keep_best(2, 0.6), "a step that is validated again counts anew"
+    assert not end.keep_best(3, 0.6) and end.keep_best(2, 0.7)
+    checkpoint = Path(config.trainer.default_local_dir) / "global_step_2"
+    weights = (checkpoint / "actor" / "huggingface" / "model.safetensors").read_bytes()
+    shutil.rmtree(checkpoint)
     done = ends.finish(config)
     assert (done.model_step, done.best and done.best.value) == (2, 0.7)
     found = state.look(tmp_path / "stage")
     chose = {"stage": "stage", "setting": "stage.handover_metric", "metric": "val_dev/score"}
     assert found.chose == (chose,) and found.best is not None and found.best.metric == chose["metric"]
-    exported = (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes()
-    checkpoint = Path(config.trainer.default_local_dir) / "global_step_2" / "actor" / "huggingface"
-    assert exported == (checkpoint / "model.safetensors").read_bytes()
-    assert [path.name for path in (tmp_path / "stage" / "best").iterdir()] == ["global_step_2"]
+    assert (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes() == weights
+    assert {path.name for path in (tmp_path / "stage" / "best").iterdir()} == {"global_step_2", "notes"}
     config.stage.handover_metric = "val_dev/acc"  # by which nothing has been chosen
     assert ends.at_target(config), "nothing is trained again"
     assert ends.finish(config).model_step == 2 and state.look(tmp_path / "stage").chose == (chose,)
+    config.stage.handover = "last"
+    assert ends.finish(config).model_step == 5
 
 
 def test_a_model_that_is_not_what_it_says_is_not_handed_on(tmp_path):
     for handover in ("last", "best"):
         config = config_of(tmp_path / handover, stage__handover=handover)
         weights = save(config, 2) / "actor" / "huggingface" / "model.safetensors"
-        cut(weights)
         ends.note_target(config, 2, 2)
+        (part := tmp_path / handover / "stage" / "hf.part").touch()  # no folder can be written there
+        with pytest.raises(SystemExit, match="cannot hand on its model"):
+            ends.finish(config)
+        part.unlink()
+        cut(weights)
         with pytest.raises(SystemExit, match="cut off or damaged"):
             ends.finish(config)
         save_file({"base_model.model.weight": torch.zeros(4)}, weights)
@@ -137,8 +152,8 @@ def test_a_model_that_is_not_what_it_says_is_not_handed_on(tmp_path):
 
 def test_a_best_model_of_a_training_that_is_not_continued_or_by_another_metric_is_forgotten(tmp_path):
     for number, (metric, done, handover, stays) in enumerate(
-        [("val_dev/score", 0, "best", False), ("val_dev/acc", 1, "best", False)]
-        + [("val_dev/score", 1, "best", True), ("val_dev/acc", 1, "last", True)]
+        [("val_dev/score", 0, "best", False), ("val_dev/acc", 1, "best", False), ("val_dev/z", 1, "best", False)]
+        + [("val_dev/score", 2, "best", True), ("val_dev/acc", 1, "last", True)]
     ):
         config = config_of(tmp_path / str(number), stage__handover="best")
         trained(config, 0.9)
@@ -150,15 +165,29 @@ def test_a_best_model_of_a_training_that_is_not_continued_or_by_another_metric_i
 
 def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tmp_path):
     config = config_of(tmp_path, stage__gate={**LEAVE, "metric": "val_dev/acc", "window": 1})
-    assert ends.StageEnd(config, planned=4, done=0)(1, {"val_dev/acc": 1.0}) == 2
+    assert ends.StageEnd(config, planned=3, done=0)(1, {"val_dev/acc": 1.0}) == 2
     save(config, 2)
     ends.finish(config)
     assert [item["metric"] for item in state.look(tmp_path / "stage").chose or ()] == ["val_dev/acc"]
-    config.stage.gate = None
-    assert not ends.at_target(config), "all steps are trained now"
+    for gate in ({**LEAVE, "value": 2.0}, None):
+        config.stage.gate = gate
+        assert not ends.at_target(config), "all steps are trained now"
     assert ends.StageEnd(config, planned=4, done=2).last == 4
     save(config, 4)
     assert (ends.finish(config).global_step, state.look(tmp_path / "stage").chose) == (4, ())
+
+
+def test_a_validation_is_owed_where_a_kill_came_between_a_checkpoint_and_it(tmp_path):
+    for number, (step, every, last, logged, owed) in enumerate(
+        [(0, 1, 0, {}, False), (1, 1, 9, {}, True), (4, 2, 9, {"m": 1.0}, True), (4, 2, 9, {"val_dev/m": 1.0}, False)]
+        + [(4, 3, 5, {}, False), (4, 3, 4, {}, True), (4, 3, 3, {}, True), (4, 0, 4, {}, False), (4, -1, 4, {}, False)]
+    ):
+        config = config_of(tmp_path / str(number), trainer__test_freq=every)
+        save(config, step)
+        write_metrics(tmp_path / str(number), "stage", "1.jsonl", [(4, logged)])
+        assert ends.owes_validation(config, last) is owed, number
+        ends.note_target(config, last, last)
+        assert ends.StageEnd(config, planned=last, done=step).owed == (step if owed else None)
 
 
 def test_what_would_save_or_end_otherwise_is_a_problem(tmp_path):
@@ -168,7 +197,8 @@ def test_what_would_save_or_end_otherwise_is_a_problem(tmp_path):
     fine = [
         *({}, best, {**best, every: 2, "trainer.save_freq": 4}, {"critic.enable": True, critic: 2}),
         *({"critic.enable": False, critic: 1}, {"stage.gate": {**minimum, "metric": "m"}, every: -1}),
-        *({"trainer.save_freq": -1, keep: 1}, {"trainer.save_freq": 0, keep: 1}),
+        *({"trainer.save_freq": -1, keep: 1}, {"trainer.save_freq": 0, keep: 1}, {keep: None}),
+        {f"{checkpoint}.save_contents": ["model", "optimizer", "extra", "hf_model", "more"]},
     ]
     wrong = [
         *({keep: 1}, {"critic.enable": True, critic: 1}, {"trainer.remove_previous_ckpt_in_save": True}),
@@ -210,7 +240,7 @@ def test_a_start_goes_on_from_the_newest_checkpoint_whose_last_file_is_there_and
 
 def test_checkpoints_are_known_by_their_whole_names_and_links_and_those_of_other_nodes_are_set_aside(tmp_path):
     known = save(config_of(tmp_path / "known"), 5).parent
-    for name in ("global_step_10.bak", "global_step_010", "global_step_", "global_step_10 (copy)", "Global_step_10"):
+    for name in ("global_step_10.bak", "global_step_010", "global_step_", "global_step_\uff11\uff10", "Global_step_10"):
         (known / name).mkdir()
     (known / "global_step_3").write_text("a file")
     assert sorted(state.step_folders(known)) == [5]

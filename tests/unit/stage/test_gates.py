@@ -17,11 +17,12 @@ def gate(**settings):
 
 
 def test_a_stage_is_left_at_its_value_or_on_its_plateau() -> None:
-    left = [({}, [1.0, 1.9, 1.7, 1.8]), (PLATEAU, RISING + FLAT), (PLATEAU, [nan, 0.2, *FLAT, 0.3]), (OVER, [0.6] * 20)]
-    left += [({**PLATEAU, "min_delta": 0.25}, [0.0, 0.25, 0.25, 0.25])]
+    left = [({}, [1.0] * 3 + [1.9, 1.7, 1.8]), (PLATEAU, RISING + FLAT), (PLATEAU, [nan, 0.2, *FLAT, 0.3])]
+    left += [(PLATEAU, [-0.3] * 4), (OVER, [0.6] * 20), ({**PLATEAU, "min_delta": 0.25}, [0.0, 0.25, 0.25, 0.25])]
     left += [({**PLATEAU, "min_delta": 0, "patience": 1}, [0.3, 0.3])]
     stays = [({}, [1.0, 2.0, 2.0]), ({}, [2.0, 2.0]), ({}, [2.0, nan, 2.0]), (PLATEAU, RISING + FLAT[:2])]
-    stays += [(PLATEAU, [*RISING, *FLAT, 0.4]), (PLATEAU, [nan] * 20), (OVER, [0.1] * 20), (MINIMUM, [1.0] * 10)]
+    stays += [(PLATEAU, [*RISING, *FLAT, 0.4]), (PLATEAU, [nan] * 20), (OVER, [0.1] * 20), (MINIMUM, [1.0] * 30)]
+    stays += [(PLATEAU, [-0.3, -0.2, -0.1])]
     for settings, values in [*left, *stays]:
         reason = gate(**settings).reason_to_leave(values)
         assert (reason is not None) is ((settings, values) in left), (settings, values)
@@ -35,7 +36,7 @@ def test_a_stage_passes_by_the_mean_of_its_last_values_and_stops_where_that_is_a
     failed += [({**MINIMUM, "window": 1}, [2.0, nan]), ({"window": 2}, [2.0, nan]), (PLATEAU, [2.0, nan])]
     for settings, values in [*passed, *failed]:
         assert gate(**settings).judge(values)[0] is ((settings, values) in passed), (settings, values)
-    assert gate(**MINIMUM).stops and gate(required=True).stops and not gate().stops
+    assert gate(**MINIMUM).stops and gate(required=True).stops and not gate().stops and not gate(**PLATEAU).stops
 
 
 def test_a_gate_that_cannot_work_says_what_to_change() -> None:
@@ -50,7 +51,10 @@ def test_a_gate_that_cannot_work_says_what_to_change() -> None:
     }.items():
         with pytest.raises(PreflightError, match=message):
             Gate.parse(setting)
-    with pytest.raises(PreflightError, match="critic/score/mean"):
-        check_logged("stage.gate.metric", "critic/scores/mean", {"critic/score/mean": 1.0})
+    logged = {f"critic/score/{name}": 1.0 for name in ("mean", "max", "min", "media")}
+    with pytest.raises(PreflightError) as said:
+        check_logged("stage.gate.metric", "critic/scores/mean", logged)
+    assert str(said.value).count("critic/score/") == 3 and "critic/score/mean" in str(said.value)
     for metric in ("val/progress", "critic/score/mean"):  # the first one in a step without validation
-        check_logged("stage.gate.metric", metric, {"critic/score/mean": 1.0, "critic/score/max": 1.0})
+        check_logged("stage.gate.metric", metric, logged)
+    check_logged("stage.gate.metric", "critic/scores/mean", {"val/progress": 1.0})
