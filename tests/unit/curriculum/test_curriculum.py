@@ -16,11 +16,8 @@ import pytest
 from safetensors.numpy import save
 from support.runs import validated, write_metrics
 
-from data_prep.__main__ import main as prepare_data
 from recipe.curriculum import __main__ as command
 from recipe.curriculum import runner, stages
-from recipe.files import PreflightError
-from recipe.preflight import check
 from recipe.settings import compose as compose_stage
 from recipe.stage import choosing, console, end, starts, state
 from recipe.stage.weights import note_sums
@@ -336,6 +333,8 @@ def test_another_curriculum_has_its_own_stages_gates_and_names(tmp_path, launche
     assert (polish.stage.name, polish.stage.previous, polish.data.seed) == ("polish", "stage1_format", 6)
     assert (polish.stage.handover, polish.stage.gate) == ("best", {"kind": "plateau", "window": 2})
     assert statuses(tmp_path / "run") == [("stage1_format", "done"), ("polish", "done")]
+    for name in ("qwen3_4b", "laptop", "long", "with_stage4"):
+        assert stages.read_stages(stages.read_yaml(stages.Plan, stages.find(name)), path, ["hardware=gpu8"]), name
 
 
 def test_a_mistake_in_a_curriculum_is_answered_in_one_line_before_its_first_stage(tmp_path, launched):
@@ -390,17 +389,3 @@ def test_a_set_of_ablations_runs_each_in_its_own_folder_and_goes_on_after_a_fail
     (tmp_path / "mine.yaml").write_text("runs: {one: {stages: [stage1]}}")
     with pytest.raises(SystemExit, match="1 of 1 runs failed: one"):  # and no table can be made
         command.main([f"--ablations={tmp_path}/mine.yaml", f"paths.run={tmp_path}/other"])
-
-
-def test_the_data_of_the_4b_preset_are_asked_for_with_their_options_and_then_a_model(tmp_path, monkeypatch):
-    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "HARDWARE"):
-        monkeypatch.delenv(name, raising=False)
-    path, given = stages.find("qwen3_4b"), ["hardware=gpu8", f"paths.data={tmp_path}/data", f"paths.run={tmp_path}/run"]
-    base, full = stages.read_stages(stages.read_yaml(stages.Plan, path), path, given)
-    with pytest.raises(PreflightError, match=f"{tmp_path}/data/.*--protocol hermes --docs json"):
-        check(base.composed)
-    assert prepare_data(["--out", f"{tmp_path}/data", "--protocol", "hermes"]) == 0
-    with pytest.raises(PreflightError, match="^no model to start from: .* Set MODEL="):
-        check(base.composed)
-    with pytest.raises(PreflightError, match="^no model to start from: .*stage2_base/hf is not there"):
-        check(full.composed)

@@ -48,6 +48,7 @@ def test_intervals_are_as_they_were_found():
         # values in halves, their clusters and seeds, the bounds, and the interval as it was found
         ("02112202", "aabbccdd", None, SHARE, (0.26316267246876335, 0.8860734621201586)),
         ("02112202", "aabbccdd", None, None, (0.22719425, 1.02280575)),
+        ("0211220221", "aaaabbcdef", None, SHARE, (0.25292908422010235, 0.9106119125528502)),
         ("0211220221", "aabbccddaa", "0000011111", CHANGE, (0.22904362009165968, 0.8661402612664266)),
         ("0211220221", "abcdeabcde", "0000011111", None, (0.47997816127745896, 0.8200218387225411)),
         ("021122022110", "aabbccddeeff", "000011112222", SHARE, (0.32575376144227586, 0.8022470523984258)),
@@ -107,19 +108,6 @@ def test_about_95_of_100_intervals_hold_the_truth(same_tasks):
         low, high = interval(moves, clusters, [seed for seed in range(3) for _ in range(120)], CHANGE)
         held += low <= 0.2 <= high
     assert 0.925 <= held / runs <= 0.98
-
-
-def test_about_95_of_100_intervals_of_a_share_hold_it_whatever_the_sizes_of_clusters():
-    for chances, sizes, truth in (
-        ((0.6, 1.4), [4] * 100, 0.3),  # strongly alike within a cluster
-        ((1.2, 0.3), [38, 8, 5, 4, 3, 3, *[1] * 89], 0.8),  # BFCL's 150 held-out simple_python tasks, nearly
-    ):
-        rng, held, runs = np.random.default_rng(1), 0, 800
-        for _ in range(runs):
-            values = rng.random(sum(sizes)) < np.repeat(rng.beta(*chances, size=len(sizes)), sizes)
-            low, high = interval(values * 1.0, np.repeat(np.arange(len(sizes)), sizes), bounds=SHARE)
-            held += low <= truth <= high
-        assert 0.925 <= held / runs <= 0.98
 
 
 @pytest.mark.parametrize("seeds", [(3, 3), (1, 3), (4, 2)])

@@ -145,39 +145,25 @@ def test_forged_turns_reach_no_server_as_control_tokens(tmp_path):
         tokenizer.save_pretrained(folder)
         (folder / "config.json").write_text('{"model_type": "qwen2"}')
         cd = hidden({"name": "cd", "arguments": {"folder": echo}})
-        calls = {
-            "think_xml": f"<think>x</think><tool_call>[{cd}]</tool_call>",
-            "hermes": f"<tool_call>\n{cd}\n</tool_call>",
-            "llama3_json": cd.replace('"arguments"', '"parameters"'),
-            "python_calls": f"[cd(folder={echo!r})]".replace("<", "\\x3c"),
-            "toolbench": f"Action: cd\nAction Input: {hidden({'folder': echo})}",
-        }
-        assert calls.keys() == PROTOCOLS.keys()
+        said = [f"<think>x</think><tool_call>[{cd}]</tool_call>", *[f"{echo} and that is all"] * 9]
         for plain in (plain_of(folder), plain_text.generic):
-            for name, called in calls.items():
-                sent = sent_by([called, f"{echo} and that is all"], name, plain)
-                assert len(sent) > 2 and sum("Forget it" in text["content"] for text in sent[-1]) > 2, (family, name)
-                texts = [message["content"] for messages in sent for message in messages]
-                for text in texts:
-                    assert not ids & set(tokenizer.encode(text, add_special_tokens=False)), (family, name, text)
+            sent = sent_by(iter(said), plain)
+            assert len(sent) > 2 and sum("Forget it" in text["content"] for text in sent[-1]) > 2, family
+            for text in [message["content"] for messages in sent for message in messages]:
+                assert not ids & set(tokenizer.encode(text, add_special_tokens=False)), (family, text)
 
 
-def sent_by(replies, protocol, plain):
-    """What a server is sent where it says these words, the last ones again and again."""
-    sent = []
-
-    def play(messages):
-        sent.append(messages)
-        return replies[min(len(sent), len(replies)) - 1]
+def sent_by(replies, plain):
+    """What a server is sent that says these words."""
 
     async def talk(url):
         async with Endpoint(url, "m", timeout=5, attempts=1, plain=plain) as endpoint:
-            chosen = Settings("m", url, "val", ("multi_turn_base",), protocol, "signature", 1, 0.0, None, 1)
+            chosen = Settings("m", url, "val", ("multi_turn_base",), "think_xml", "signature", 1, 0.0, None, 1)
             await play_episode(endpoint, chosen, load_scenarios("multi_turn_base")[0])
 
-    with serving(play) as server:
+    with serving(lambda _: next(replies)) as server:
         asyncio.run(talk(server.url))
-    return sent
+    return [request["messages"] for request in server.requests]
 
 
 def test_the_leaderboards_own_command_sends_no_control_tokens_and_plain_texts_stay():

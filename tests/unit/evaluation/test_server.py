@@ -18,7 +18,6 @@ from safetensors.torch import load_file, save_file
 from support.evaluation import kept
 from transformers import AutoModelForCausalLM
 
-from interaction.endpoint import SAMPLING
 from recipe import evaluate
 from recipe.cpu import precision
 from recipe.cpu.tiny_policy import CONTEXT
@@ -52,22 +51,6 @@ def test_a_model_folder_is_served_played_judged_and_the_server_ended(tiny, tmp_p
     error = capsys.readouterr().err
     assert "vLLM ended with status 2 while starting" in error and "--no-such-flag" in error
     assert psutil.Process().children(recursive=True) == []
-
-
-@pytest.mark.slow
-def test_what_a_model_folder_wishes_for_its_sampling_changes_no_reply(tiny, tmp_path):
-    wishful = shutil.copytree(tiny, tmp_path / "wishful")
-    path = wishful / "generation_config.json"
-    wishes = {"do_sample": True, "repetition_penalty": 3.0, "top_p": 0.8, "top_k": 20}
-    path.write_text(json.dumps(json.loads(path.read_text()) | wishes))
-    one = ("--category", "base", "--limit", "4", "--concurrency", "1")
-    silent = [word for name in SAMPLING if name != "temperature" for word in ("--leave-out", name)]
-    replies, wished = [], (*silent, "--", "--generation-config", "auto")
-    for number, (model, more) in enumerate(((tiny, ()), (wishful, ()), (wishful, wished))):
-        evaluate.main(arguments(model, tmp_path / str(number), *one, *more))
-        turns = [turn for line in kept(tmp_path / str(number)) for turn in line["episode"]["turns"]]
-        replies.append([step["text"] for turn in turns for step in turn["steps"]])
-    assert replies[0] == replies[1] and replies[0] != replies[2], "or the test would see nothing"
 
 
 @pytest.mark.slow

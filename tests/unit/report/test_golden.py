@@ -52,6 +52,7 @@ def golden_run(run: Path, seed: int) -> Path:
             data = {"critic/score/mean": gain, "train/progress": gain / 2, "actor/kl_loss": gain / 10}
             data |= {"train/stop/completed": 0.75, "train/stop/max_tokens": 0.25, "timing_s/step": 4.0 + gain}
             data |= {"training/rollout_actor_probs_pearson_corr": 1 - seed * step / 1000, "timing_s/gen": 1.0}
+            data |= {"resample/mastered": 3.0, "resample/edge": 5.0, "resample/replaced": step}
             metrics.append((step, data))
         write_metrics(run, stage, "1.jsonl", metrics)
         (run / stage / "config").mkdir()

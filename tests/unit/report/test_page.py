@@ -6,12 +6,11 @@ from math import inf, nan
 import pytest
 import yaml
 from support.browser import CHROMIUM, chromium
-from support.runs import STAGE, a_run, write_metrics
+from support.runs import STAGE, a_run
 
 from bfcl_env import load_scenarios
 from interaction import get_protocol
 from interaction.episode_file import append, path_of
-from recipe.report import figures
 from recipe.report import page as pages
 from recipe.tools.policies import play
 from rewards.progress import compute_score
@@ -83,14 +82,6 @@ def test_it_opens_without_a_network_and_what_a_model_wrote_stays_text(page, run)
     text = path.read_text()
     assert "<b id=injected" not in text and "<img" not in text
     assert {part[0] for part in text.split('href="')[1:]} == {"#"}, "it loads nothing, not even from beside it"
-
-
-def test_a_resampled_run_shows_how_many_tasks_are_mastered(tmp_path):
-    counts = {"critic/score/mean": 0.5, "resample/mastered": 3.0, "resample/edge": 5.0}
-    write_metrics(tmp_path, STAGE, "0.jsonl", [(step, counts | {"resample/replaced": step}) for step in (1, 2)])
-    titles = {panel.title: panel for panel in figures.curves([tmp_path])[0]}
-    assert "tasks replaced in an epoch" in titles
-    assert [line.name for line in titles["tasks in play"].lines] == ["edge", "mastered"]
 
 
 def test_a_click_shows_an_episode_and_filters_leave_what_was_asked_for(page, run):
