@@ -160,19 +160,6 @@ def test_evaluations_stand_beside_votes_and_settings_that_differ_are_named(examp
         assert query.cluster == (environment, cluster), "of an environment whose file is known, or is not"
 
 
-def test_a_run_has_a_row_for_the_last_validation_of_each_stage_and_its_guard(tmp_path):
-    run = a_run(tmp_path / "run", [0.5] * 2, "stage2_base")
-    for step, passed in ((1, 0.0), (2, 1.0)):
-        tasks = {f"multi_turn_base_{index}": [passed] for index in range(3)}
-        validated(run, step, tasks, stage="stage2_base")
-    validated(run, 2, {"multi_turn_base_7": [0.0]}, part="guard", stage="stage2_base")
-    row, guard = sources.methods([run])
-    assert (row.name, guard.name) == ("run/stage2_base", "run/stage2_base, guard")
-    assert row.subsets["multi_turn_base"]["multi_turn_base_1"] == Query((1.0,), ("bfcl", "1"))
-    assert row.notes == ("the validation of stage2_base after step 2",)
-    assert [*guard.subsets["multi_turn_base"]] == ["multi_turn_base_7"]
-
-
 def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_verdicts(tmp_path, report):
     seeds = {"a1": "10010", "a2": "11010", "b1": "11110", "b2": "0111", "b3": "11011"}  # which tasks each solved
     for name, solved in seeds.items():
@@ -196,6 +183,11 @@ def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_ver
     notes = "\n".join(found["notes"])
     assert f"a1, {tmp_path}/a2 share a warm start" in notes and notes.count("share a warm start") == 1
     assert "1 tasks that not all seeds have are left out" in notes
+    row, guard = sources.methods([a[0]])
+    assert (row.name, guard.name) == ("a1/stage2_base", "a1/stage2_base, guard")
+    assert row.subsets["multi_turn_base"]["multi_turn_base_1"] == Query((0.0,), ("bfcl", "1"))
+    assert row.notes == ("the validation of stage2_base after step 2",)
+    assert [*guard.subsets["multi_turn_base"]] == ["multi_turn_base_9"]
     for others, word in (([b[0], a[0]], "no second seed"), ([tmp_path / "votes"], "votes has 0")):
         status, said = report("--compare", *a, "--with", *others)
         assert status == 1 and word in said

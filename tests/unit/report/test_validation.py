@@ -59,6 +59,11 @@ def test_a_metric_that_some_episodes_lack_is_in_no_table_and_calls_stand_beside_
     path.write_text(path.read_text().replace('"surplus": 1, ', "", 1))
     surplus = {row["category"]: str(row["surplus"]) for row in validations(run) if row["step"] == 9}
     assert surplus["irrelevance"] == surplus["all"] == "-" and surplus["multi_turn_x"].startswith("1.000 [")
+    every = [row for row in validations(run) if row["category"] == "irrelevance"]
+    panels = {panel.title: panel for panel in figures.validation_panels(["run"], [validations(run)], {STAGE: 100})}
+    (line,) = panels["solved: irrelevance"].lines
+    assert line.points == [(100 + row["step"], row["acc"].value) for row in every]
+    assert line.band == [row["acc"].interval for row in every]
     validated(run, 10, {"late_1": [1]})
     assert table([run]) == "", "no task is in both columns"
 
@@ -84,17 +89,6 @@ def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run):
         validated(run, 15, dict.fromkeys(names, [1.0]), environment=environment)
     rows_of = [row["category"] for row in validations(run) if row["step"] == 15]
     assert rows_of == ["a", "d/base", "e/x", "e/y", "all"], "one row where several categories are others' too"
-
-
-def test_the_bands_are_the_intervals_of_the_table_over_all_steps(run):
-    for step, share in ((0, [0, 0]), (9, [1, 1])):
-        validated(run, step, {"base_1": share, "base_2": [0, 0], "miss_1": [0, 0]})
-    every = validations(run)
-    panels = figures.validation_panels(["run"], [every], {STAGE: 100})
-    ((line,),) = [panel.lines for panel in panels if panel.title == "solved: base"]
-    of_base = [row for row in every if row["category"] == "base"]
-    assert line.points == [(100 + row["step"], row["acc"].value) for row in of_base]
-    assert line.band == [row["acc"].interval for row in of_base]
 
 
 def test_names_are_drawn_as_they_are(tmp_path):
