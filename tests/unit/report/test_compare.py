@@ -107,10 +107,6 @@ def test_two_methods_are_compared_on_the_queries_that_both_have_by_clusters():
     values = {"a1": 1.0, "a2": 1.0, "b1": 0.0, "b2": 0.0, "c1": 1.0, "c2": 0.0}
     new, old = method("new", clusters=True, **values), method("old", clusters=True, **dict.fromkeys(values, 0.0))
     assert compare(new, old)[0].interval == pytest.approx(interval([1, 1, 0, 0, 1, 0], "aabbcc", bounds=CHANGE))
-    (pair,) = compare(method("new", a=0.3, b=0.0), method("old", a=0.1 + 0.2, b=0.0))
-    assert pair.interval is None
-    (pair,) = compare(method("new", a=1.0, b=1.0), method("old", a=0.5, b=0.5))
-    assert pair.interval is None, "no interval of no width"
 
 
 def test_a_file_of_votes_is_read_whole_or_not_at_all(tmp_path, report):
