@@ -57,11 +57,8 @@ def test_a_start_writes_and_prints_no_key(tmp_path, monkeypatch, capsys):
 
 def test_a_refusal_repeats_no_key():
     for given in (
-        f"interaction.user={{kind:endpoint,url:'http://u:{KEY}{'x' * 90}@host/v1'}}",
-        f"interaction.user={{kind:endpoint,url:'http://host/v1?api_key={KEY}'}}",
-        f"interaction.user={{kind:endpoint,url:'http://host/v1',api_key:'{KEY}'}}",
+        f"interaction.user={{kind:endpoint,url:'http://u:{KEY}{'x' * 90}@host/v1',api_key:'{KEY}'}}",
         f"reward.custom_reward_function.reward_kwargs.api_key={KEY}",
-        f"trainer.total_epochs=http://u:{KEY}@host",
     ):
         with pytest.raises(PreflightError) as refused:
             check_settings(compose("stage1", ["hardware=tiny", given]))
