@@ -280,39 +280,29 @@ def test_all_stages_start_over_where_that_is_asked_for_and_old_notes_count_no_mo
 
 
 def test_a_preflight_checks_every_stage_and_starts_none(tmp_path, launched, monkeypatch, capsys):
-    calls, status = [], {"stage1": 0, "stage2": 1, "stage3": 0}
-
-    def call(line, env):
-        calls.append((line[4:], env.get("MODEL")))
-        return status[line[4]]
-
-    monkeypatch.setattr(runner.subprocess, "call", call)
+    calls, failing = [], ["stage2"]
+    monkeypatch.setattr(
+        runner.subprocess, "call", lambda line, env: calls.append((line[4:], env)) or line[4] in failing
+    )
     given, model, run = "preflight_only=true", "actor_rollout_ref.model.path=/given", f"paths.run={tmp_path}/run"
     with pytest.raises(SystemExit, match="stage1_format: passed\nstage2_base: cannot start.*\nstage3_full: passed"):
         command.main([given, model, run])
     assert [line[0] for line, _ in calls] == ["stage1", "stage2", "stage3"] and not (tmp_path / "run").exists()
     assert all("preflight_only=true" in line and model in line for line, _ in calls)
     assert ["stage.previous=null" == line[-2] for line, _ in calls] == [False, True, True]
-    status["stage2"] = 0
+    failing.clear()
     finished(tmp_path / "run" / "stage1_format")  # its model is checked, not the start model
     command.main([given, model, run])
-    found = [(model in line, "stage.previous=null" in line[3:], named) for line, named in calls[4:]]
+    found = [(model in line, "stage.previous=null" in line[3:], env.get("MODEL")) for line, env in calls[4:]]
     assert found == [(False, False, None), (True, True, "/m")]
     command.main(["--ablations=ablations", given, model, run])
     assert len(calls) == 16 and launched == [] and "report " not in capsys.readouterr().out
 
 
 def test_a_failed_gate_stops_with_a_report_and_is_judged_again_at_the_next_start(tmp_path, monkeypatch, launched):
-    launch, only = runner.launch, "--stages=stage1,stage2"
-    gate = {"passed": False, "stops": True, "text": "reward is 0.4, below the gate's 0.5"}
-
-    def fail_gate(module, arguments, watch, note):
-        code = launch(module, arguments, watch, note)
-        finished(watch.stage, gate=gate)
-        return code
-
-    monkeypatch.setattr(runner, "launch", fail_gate)
-    with pytest.raises(SystemExit, match="(?s)below the gate's 0.5.*total_epochs"):
+    launch, only, gate = runner.launch, "--stages=stage1,stage2", state.Verdict(False, True, "reward is 0.4, not 0.5")
+    monkeypatch.setattr(runner, "launch", lambda *given: launch(*given) or finished(given[2].stage, gate=gate) or 0)
+    with pytest.raises(SystemExit, match="(?s)reward is 0.4, not 0.5.*total_epochs"):
         command.main([f"paths.run={tmp_path}", only])
     assert statuses(tmp_path)[:2] == [("stage1_format", "gate failed"), ("stage2_base", "waiting")]
     monkeypatch.setattr(runner, "launch", launch)
@@ -370,11 +360,8 @@ def test_a_set_of_ablations_runs_each_in_its_own_folder_and_goes_on_after_a_fail
         write_metrics(watch.stage.parent, watch.stage.name, "1.jsonl", [(12, {"critic/score/mean": 0.5})])
         return launch(module, arguments, watch, note) or int("no_augmentation" in str(watch.stage))
 
-    def killed(folder):
-        return None if "no_augmentation" in str(folder) else read_done(folder)
-
     monkeypatch.setattr(runner, "launch", train)
-    monkeypatch.setattr(end, "read_done", killed)
+    monkeypatch.setattr(end, "read_done", lambda it: None if "no_augmentation" in str(it) else read_done(it))
     with pytest.raises(SystemExit, match="1 of 4 runs failed: no_augmentation"):
         command.main(["--ablations=ablations", f"paths.run={tmp_path}"])
     folders = ["curriculum", "single_stage", "no_augmentation", "all_or_nothing"]

@@ -47,11 +47,7 @@ def test_what_cannot_be_played_is_lost_never_scored_and_played_at_the_next_start
     broken = (500, {"error": {"message": "broken"}})
     refused = [(str(one), one, "context does not hold") for one in LONG]
     for name, first, said in (("broken", broken, "broken"), *refused):
-
-        def play(messages, first=first):
-            return first if messages[1]["content"] == FIRST.turns[0].user else GOLD(messages)
-
-        with serving(play) as server:
+        with serving(lambda seen, it=first: it if seen[1]["content"] == FIRST.turns[0].user else GOLD(seen)) as server:
             status, found = run(server.url, tmp_path / name, "--attempts", "2")
             assert status == evaluate.LOST_STATUS == 3
             (lost,) = found["lost"]
@@ -95,11 +91,8 @@ def test_a_server_that_is_gone_or_refuses_ends_the_evaluation_soon(tmp_path, cap
 def test_a_message_or_conversation_that_is_too_long_ends_as_max_tokens_and_is_scored(tmp_path):
     cut = played(lambda _: (200, completion(PROTOCOL.render_answer("a", "looks complete"), "length")), tmp_path / "cut")
     assert cut.found["overall"]["stop"]["max_tokens"] == 1.0
-
-    def play(messages):
-        return GOLD(messages) if len(messages) < 5 else TOO_LONG
-
-    done = played(play, tmp_path / "full", "--max-tokens", "50")
+    more = ("--max-tokens", "50")
+    done = played(lambda seen: GOLD(seen) if len(seen) < 5 else TOO_LONG, tmp_path / "full", *more)
     assert done.status == 0 and done.found["verdicts"]["reasons"] == {"multi_turn:force_terminated": 3}
     assert done.found["overall"]["stop"]["max_tokens"] == 1.0 and done.found["overall"]["acc_official"]["mean"] == 0.0
 

@@ -80,11 +80,8 @@ def test_a_field_that_the_server_refuses_is_named_and_can_be_left_out(tmp_path, 
         ("top_k", 400, "Unrecognized request argument supplied: top_k"),  # OpenAI's words, then pydantic's
         ("repetition_penalty", 422, '[{"type": "extra_forbidden", "loc": ["body", "repetition_penalty"]}]'),
     ):
-
-        def play(messages, name=name, refusal=(status, {"error": {"message": words}})):
-            return refusal if name in server.requests[-1] else answers(messages)
-
-        with serving(play) as server:
+        refusal = (status, {"error": {"message": words}})
+        with serving(lambda it, no=refusal, name=name: no if name in server.requests[-1] else answers(it)) as server:
             given = ("--max-tokens", "50") if name == "max_tokens" else ()
             assert run(server.url, tmp_path / name, *given, limit=1)[0] == 1
             assert f"--leave-out {name}" in capsys.readouterr().err
