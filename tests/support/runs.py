@@ -23,8 +23,8 @@ def a_run(folder: Path, values: list[float], stage: str = STAGE) -> Path:
     return folder
 
 
-def validated(run: Path, step: int, passed: dict, part: str = "test", stage: str = STAGE, **other: str) -> None:
-    """A validation of these tasks, a value an episode; that of step 0 is logged too."""
+def validated(run: Path, step: int, passed: dict, part="test", stage=STAGE, reward=(), **other: str) -> None:
+    """A validation of these tasks, a value an episode, with that reward; that of step 0 is logged too."""
     if step == 0:
         write_metrics(run, stage, "0.jsonl", [(0, {})])
     for task, values in passed.items():
@@ -32,5 +32,5 @@ def validated(run: Path, step: int, passed: dict, part: str = "test", stage: str
         named = {"environment": "bfcl", "category": category, "cluster": cluster or task, "part": part} | other
         for number, value in enumerate(values):
             header = {"step": step, "split": "val", "uid": f"{part}{task}", "session_id": number, "task_id": task}
-            line = {**header, **named, "score": value, "reward": {"acc": value, "acc_official": 1.0}, "episode": {}}
-            append(path_of(run / stage / "rollouts", "val", step), line)
+            line = {**header, **named, "score": value, "reward": {"acc": value, "acc_official": 1.0, **dict(reward)}}
+            append(path_of(run / stage / "rollouts", "val", step), {**line, "episode": {}})

@@ -46,17 +46,16 @@ def test_a_column_is_each_model_of_the_run_that_was_validated_to_the_end(run):
 
 def test_a_metric_that_some_episodes_lack_is_in_no_table_and_calls_stand_beside_refusals(run):
     names = [f"{name}_{task}" for name in ("irrelevance", "multi_turn_x") for task in "12"]
-    for step, reward in ((0, '"calls": 0, "surplus": 0'), (9, '"calls": 1, "surplus": 1')):
-        validated(run, step, {name: [step > 0] for name in names})
-        path = path_of(run / STAGE / "rollouts", "val", step)
-        path.write_text(path.read_text().replace('"acc_official"', f'"progress": 0.5, {reward}, "acc_official"'))
+    for step, acc in ((0, 0), (9, 1)):
+        validated(run, step, {name: [acc] for name in names}, reward={"progress": 0.5, "calls": acc, "surplus": acc})
     shares = {name: [f"{share:.2f}" for share, _ in of] for name, of, _ in rows([run])[1]}
     whole, halves = ["0.00", "1.00"], ["0.50", "0.50"]
     assert shares == {
         **{"irrelevance": whole, "irrelevance, called": whole, "multi_turn_x": whole, "multi_turn_x, progress": halves},
         **{"all": whole, "all, official": ["1.00", "1.00"], "all, called": whole, "all, surplus": whole},
     }
-    path.write_text(path.read_text().replace('"surplus": 1, ', "", 1))
+    path = path_of(run / STAGE / "rollouts", "val", 9)
+    path.write_text(path.read_text().replace(', "surplus": 1', "", 1))
     surplus = {row["category"]: str(row["surplus"]) for row in validations(run) if row["step"] == 9}
     assert surplus["irrelevance"] == surplus["all"] == "-" and surplus["multi_turn_x"].startswith("1.000 [")
     every = [row for row in validations(run) if row["category"] == "irrelevance"]
