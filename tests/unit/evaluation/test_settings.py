@@ -184,7 +184,6 @@ def test_the_official_splits_are_what_tau2_bench_publishes_or_are_refused(capsys
         named: "Give --environment tau",
         tau: "Give --user",
         f"{tau} {named.replace('--user model=m', '')}": "Give --user",
-        f"{tau} {named.replace('--user temperature=0', '')}": "Give --user",
         f"{tau} {named.replace('=0', '=null')}": "Give --user",
         f"{tau} --user kind=scripted --user lines=[Hello.]": "Give --user",
         f"{tau} {named} --mode solo": "Give --user",

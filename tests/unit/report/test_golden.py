@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from support.runs import validated, write_metrics
 
 from interaction.episode_file import append, path_of
@@ -53,9 +52,6 @@ def golden_run(run: Path, seed: int) -> Path:
             data |= {"resample/mastered": 3.0, "resample/edge": 5.0, "resample/replaced": step}
             metrics.append((step, data))
         write_metrics(run, stage, "1.jsonl", metrics)
-        (run / stage / "config").mkdir()
-        settings = {"paths": {"run": str(run)}, "data": {"seed": seed}}
-        (run / stage / "config" / "resolved.yaml").write_text(yaml.safe_dump(settings))
     ended = {"status": "done", "global_step": STEPS, "target": STEPS}
     listed = [{"name": stage, "folder": stage, **ended} for stage in STAGES]
     (run / "curriculum.json").write_text(json.dumps({"stages": [*listed, {"name": "stage3", "status": "waiting"}]}))

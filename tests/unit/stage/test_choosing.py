@@ -14,18 +14,14 @@ BY_SCORE = {"stage": "stage2_base", "setting": "stage.handover_metric", "metric"
 
 
 def test_deciding_by_tasks_that_are_reported_is_refused(tmp_path):
-    config = config_of(tmp_path)
-    for metric in ("val/score", "val_test/acc", "val-core/bfcl/base/acc/mean@1"):
-        gate, handover = config.copy(), config.copy()
-        gate.stage.gate = {"kind": "minimum", "value": 0.5, "metric": metric}
-        handover.stage.update({"handover": "best", "handover_metric": metric})
-        for setting, wrong in (("stage.gate.metric", gate), ("stage.handover_metric", handover)):
-            (said,) = choosing.problems(wrong)
-            assert said.startswith(f"{setting}={metric}")
-        gate.stage.gate.metric = handover.stage.handover_metric = "val_dev/acc"
-        assert [*choosing.problems(gate), *choosing.problems(handover)] == []
-    config.stage.handover_metric = "val/score"  # with handover=last it decides nothing
-    config.stage.gate = {"kind": "leave_at", "value": 1.8, "metric": "critic/score/mean"}
+    for metric in ("val/score", "val_test/acc", "val-core/bfcl/base/acc/mean@1", "val_dev/acc"):
+        gate = {"kind": "minimum", "value": 0.5, "metric": metric}
+        config = config_of(tmp_path, stage__gate=gate, stage__handover="best", stage__handover_metric=metric)
+        said, names = choosing.problems(config), ("stage.gate.metric", "stage.handover_metric")
+        found = [] if metric == "val_dev/acc" else [f"{name}={metric}" for name in names]
+        assert [text.split()[0] for text in said] == found
+    config.stage.update({"handover": "last", "handover_metric": "val/score"})  # which decides nothing
+    config.stage.gate.metric = "critic/score/mean"
     assert [*choosing.problems(config)] == [] and choosing.decisions(config) == []
 
 

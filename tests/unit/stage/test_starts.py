@@ -137,6 +137,15 @@ def test_checkpoints_of_another_or_an_unknown_start_are_refused_before_anything_
         (tmp_path / "stage" / state.FILE).write_bytes(content)
         with pytest.raises(PreflightError, match=r"unknown start.*state\.json.*resume_mode=disable"):
             starts.check_same_start(config_of(tmp_path))
+    note(finished)
+    folder = tmp_path / "stage" / "checkpoints" / "global_step_12"  # with prompts in play
+    (folder / state.QUEUE_FILE).write_text('{"rollouts": 8}')
+    (folder / state.QUEUE_END).parent.mkdir()
+    (folder / state.QUEUE_END).write_text("{}")
+    for mode, rollouts, fine in (("colocate_async", 8, True), ("sync", 8, False), ("separate_async", 4, False)):
+        config = config_of(tmp_path, trainer__v1={"trainer_mode": mode}, actor_rollout_ref__rollout={"n": rollouts})
+        with nullcontext() if fine else pytest.raises(PreflightError, match="in groups of 8"):
+            starts.check_same_start(config)
 
 
 def test_a_saved_position_means_the_same_rows_only_among_the_same_rows(finished, tmp_path):
@@ -148,17 +157,6 @@ def test_a_saved_position_means_the_same_rows_only_among_the_same_rows(finished,
     assert starts.other_start(finished) is None
     finished.data.train_files = "other.parquet"
     assert "rows.parquet" in str(starts.other_start(finished))
-
-
-def test_prompts_in_play_are_gone_on_with_in_groups_of_the_same_size(finished, tmp_path):
-    folder = tmp_path / "stage" / "checkpoints" / "global_step_12"
-    (folder / state.QUEUE_FILE).write_text('{"rollouts": 8}')
-    (folder / state.QUEUE_END).parent.mkdir()
-    (folder / state.QUEUE_END).write_text("{}")
-    for mode, rollouts, fine in (("colocate_async", 8, True), ("sync", 8, False), ("separate_async", 4, False)):
-        config = config_of(tmp_path, trainer__v1={"trainer_mode": mode}, actor_rollout_ref__rollout={"n": rollouts})
-        with nullcontext() if fine else pytest.raises(PreflightError, match="in groups of 8"):
-            starts.check_same_start(config)
 
 
 def test_what_programs_write_stays_in_the_stage_and_the_last_launch_wins(tmp_path, monkeypatch):
