@@ -43,7 +43,7 @@ A, B, ONE, TWO = (
 )
 
 
-def test_intervals_are_as_they_were_found():
+def test_intervals_are_as_they_were_found_and_none_is_of_no_width():
     for values, clusters, seeds, bounds, expected in (
         # values in halves, their clusters and seeds, the bounds, and the interval as it was found
         ("02112202", "aabbccdd", None, SHARE, (0.26316267246876335, 0.8860734621201586)),
@@ -76,9 +76,6 @@ def test_intervals_are_as_they_were_found():
     one = interval([*(B - A)[0]], "abcdefgg", None, CHANGE)
     assert intervals.of_difference(A[:1], B[:1], "abcdefgg") == pytest.approx(one)
     assert wilson(0, 9)[0] == 0 and wilson(1, 9)[1] == 1, "where rounding passes the bounds"
-
-
-def test_no_interval_is_of_no_width_or_beyond_its_bounds():
     assert interval([0.0] * 400, [index // 4 for index in range(400)], bounds=SHARE) == pytest.approx(
         wilson(0, 100, t_quantile(99))
     )

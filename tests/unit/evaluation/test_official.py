@@ -63,17 +63,13 @@ def compare(checker, records):
     return [bool(item.official.valid) for item in judged], found
 
 
-@pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.slow)])
-def test_both_verdicts_agree_on_gold_of_every_category(checker, every):
+@pytest.mark.parametrize(("every", "count"), [(40, 110), pytest.param(1, 5500, marks=pytest.mark.slow)])
+def test_both_verdicts_agree_on_gold_of_every_category_and_on_mutants_of_it(checker, every, count):
     assert len({scenario.id for scenario in load_scenarios()}) == 800
     for category in CATEGORIES:
         scenarios = load_scenarios(category)[::every]
         valid, found = compare(checker, [conversation(item, gold(item)) for item in scenarios])
         assert all(valid) and found["differences"] == {} and found["agree"] == len(scenarios), category
-
-
-@pytest.mark.parametrize("count", [110, pytest.param(5500, marks=pytest.mark.slow)])
-def test_both_verdicts_agree_on_mutants_of_gold(checker, count):
     records = [conversation(item.scenario, item.turns) for item in mutants(20261121, count)]
     valid, found = compare(checker, records)
     assert count / 5 < sum(valid) < count * 4 / 5 and found["without_listed_difference"] > 0.9 * count

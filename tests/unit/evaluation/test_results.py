@@ -59,18 +59,6 @@ def test_pass_k_is_over_the_same_tasks_for_each_k_those_with_all_samples(samples
     assert sum(line.startswith(f"all {len(whole)} of 8 ") for line in said) == len(shown)
 
 
-def test_pass_k_has_the_interval_over_clusters_in_data_and_table():
-    """Two categories are the same scenarios, so they add no tasks: pass^1 is the accuracy, with its interval."""
-    plays = [(task, "gold" if task.index < 4 else "nothing") for task in load_tasks().values() if task.index < 8]
-    records = [play(task, PROTOCOL, POLICIES[name]) for task, name in plays for _ in range(2)]
-    found = results([Judged(record, None) for record in records], [], 2)
-    group = found["overall"]
-    assert group["pass_all_k"]["acc"]["1"] == group["acc"] and group["pass_all_k"]["acc"]["2"]["low"] is not None
-    shown = "{mean:.3f} [{low:.3f}, {high:.3f}]".format(**group["pass_all_k"]["acc_official"]["2"])
-    table = text(found).split("pass^2")[1]
-    assert shown in table and group["pass_at_k"]["acc"]["2"]["high"] - group["pass_at_k"]["acc"]["2"]["low"] > 0.5
-
-
 def test_only_the_whole_set_has_a_mean_by_bfcls_own_checker():
     tasks = list(load_tasks().values())
     nothing, gold = (play(tasks[0], PROTOCOL, POLICIES[name]) for name in ("nothing", "gold"))
@@ -98,22 +86,25 @@ def test_only_the_whole_set_has_a_mean_by_bfcls_own_checker():
         assert text(found).split()[:5] == ["category", "tasks", "episodes", "acc_official", "acc"]
 
 
-def test_tasks_of_two_environments_with_one_id_are_two(tmp_path):
-    bfcl = [task for task in load_tasks().values() if task.category == "multi_turn_base"][:8]
-    register({"inventory": str(write_namesake(tmp_path, bfcl, "multi_turn_base"))})
+def test_tasks_of_two_environments_with_one_id_are_two_and_two_dresses_of_a_scenario_one_cluster(tmp_path):
+    dresses = ("multi_turn_base", "multi_turn_miss_func")
+    bfcl = [task for task in load_tasks().values() if task.category in dresses and task.index < 8]
+    register({"inventory": str(write_namesake(tmp_path, bfcl[:8], "multi_turn_base"))})
     pairs = [(task, "gold") for task in bfcl] + [(task, "nothing") for task in load_tasks("inventory").values()]
     records = [play(task, PROTOCOL, POLICIES[policy]) for task, policy in pairs for _ in range(2)]
     found = results([Judged(record, None) for record in records], [], 2)
-    assert [*found["categories"]] == ["bfcl/multi_turn_base", "inventory/multi_turn_base"]
-    assert [group["acc"]["mean"] for group in found["categories"].values()] == [1.0, 0.0]
-    assert found["overall"]["tasks"] == 16 and found["overall"]["pass_at_k"]["acc"]["2"]["mean"] == 0.5
-    acc = found["overall"]["acc"]
+    means = {name: group["acc"]["mean"] for name, group in found["categories"].items()}
+    assert means == {"bfcl/multi_turn_base": 1.0, "multi_turn_miss_func": 1.0, "inventory/multi_turn_base": 0.0}
+    overall = found["overall"]
+    acc, both = overall["acc"], overall["pass_all_k"]["acc_official"]["2"]
+    assert overall["tasks"] == 24 and overall["pass_at_k"]["acc"]["2"]["mean"] == pytest.approx(2 / 3)
     assert acc["high"] - acc["low"] > 0.4, "16 clusters, 8 of which pass"
-    assert "bfcl/multi_turn_base" in text(found)
+    assert overall["pass_all_k"]["acc"]["1"] == pytest.approx(acc), "the accuracy, with its interval"
+    shown = f"{both['mean']:.3f} [{both['low']:.3f}, {both['high']:.3f}]"
+    assert "bfcl/multi_turn_base" in text(found) and shown in text(found).split("pass^2")[1]
 
 
 def test_all_that_is_said_of_an_evaluation_is_as_it_was(tmp_path):
-    """A golden file that is deleted is written anew."""
     tasks = [task for task in load_tasks().values() if task.index < 3][:6]
     policies = POLICIES | {"once": lambda game: [*game.first_calls(), *[game.answer()] * 9]}
     judged = []

@@ -29,7 +29,6 @@ def write(path, **queries):
 
 @pytest.fixture
 def example(tmp_path):
-    """Votes of two methods on six queries."""
     write(tmp_path / "votes/sft_cot/G1_instruction.json", a="SSN", b="NNN", c="UNS", d="NSN")
     write(tmp_path / "votes/sft_cot/G1_tool.json", e="SSS", f="NUN")
     write(tmp_path / "votes/step_cot/G1_instruction.json", a="SSS", b="NUS", c="SSS", d="NSN")

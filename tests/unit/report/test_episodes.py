@@ -23,7 +23,6 @@ def line(step, task, rollout, launch=None, score=0.5, **more):
 
 
 def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path):
-    """As one machine writes episodes, and as several do; the last step of a launch is played again."""
     draw, runs = random.Random(0), [a_run(tmp_path / name, [0.5] * 10) for name in ("one", "several")]
     played = [("a", step) for step in range(1, 7)] + [("b", step) for step in range(6, 11)]
     for (launch, step), task in itertools.product(played, "xyz"):
@@ -37,10 +36,7 @@ def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path):
         assert of_parts == read_records(path)
     tabled = [tables.table([run]) for run in runs]
     assert tabled[0] == tabled[1] and "[" in tabled[0]
-
-
-def test_of_an_episode_that_was_played_again_the_later_one_counts(tmp_path):
-    path = path_of(tmp_path / STAGE / "rollouts", "train", 1)
+    path = path_of(tmp_path / STAGE / "rollouts", "train", 1)  # the later play counts
     for launch, scores in (("first", [0.1, 0.2]), ("second", [0.3, 0.4])):  # dynamic sampling; and after a resume
         for score in scores:
             append(path, line(1, 0, 0, launch, score, uid=str(score)))

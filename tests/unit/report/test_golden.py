@@ -81,6 +81,5 @@ def test_the_numbers_of_the_page_are_as_they_were(tmp_path: Path) -> None:
     assert found == GOLDEN.read_text().splitlines()
     note = {"stage": STAGES[0], "setting": "stage.gate.metric", "metric": "val_dev/acc"}
     state.update(two / STAGES[0], done=state.Done(STEPS, STEPS, STEPS, 0.0), chose=(note,))
-    text = page.write(two).read_text()
-    assert "The dev tasks decided here, by val_dev/acc" in text
-    assert f"{STAGES[0]} | all | two | 4 | " in "\n".join(numbers(text)), "dev tasks no longer count as held out"
+    text = "\n".join(numbers(page.write(two).read_text()))
+    assert f"{STAGES[0]} | all | two | 4 | " in text, "dev tasks no longer count as held out"

@@ -62,10 +62,8 @@ def test_stages_stand_in_the_order_in_which_they_were_started(tmp_path):
 
 def test_one_run_has_an_interval_over_clusters_where_all_its_episodes_are_stored(tmp_path):
     one, two = (a_run_with_episodes(tmp_path / str(rise), rise) for rise in (0.1, 0.2))
-    found, progress = rise([two / STAGE], REWARD), rise([two / STAGE], "train/progress")
-    moves = [0.1, 0.3, 0.1, 0.3]
+    found, moves = rise([two / STAGE], REWARD), [0.1, 0.3, 0.1, 0.3]
     assert found is not None and found.interval == pytest.approx(interval(moves, "aabb"))
-    assert progress is not None and progress.difference == pytest.approx(0.1)
     both = rise([one / STAGE, two / STAGE], REWARD)
     expected = interval([move / 2 for move in moves] + moves, "aabb" * 2, [0] * 4 + [1] * 4)
     assert both is not None and both.interval == pytest.approx(expected)

@@ -91,8 +91,7 @@ def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run):
 
 
 def test_names_are_drawn_as_they_are(tmp_path):
-    """matplotlib would read some as formulas, and hide others."""
-    for number, name in enumerate((r"$\frac{1}{0}$", "_hidden", "<b>")):
+    for number, name in enumerate((r"$\frac{1}{0}$", "_hidden", "<b>")):  # a formula, and one that it would hide
         runs = [a_run(tmp_path / f"{number}{half}" / name.replace("/", ""), [0.1] * 9 + [0.2]) for half in "12"]
         shown = (" " if name.startswith("_") else "") + runs[0].name.replace("<", "&lt;").replace(">", "&gt;")
         drawn = "".join(panel["svg"] for panel in figures.draw_panels(figures.curves(runs)[0]))

@@ -24,9 +24,6 @@ def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp
         "stage1_format  NOTE the reward compute_score of my.py has no parameter `prize`",
         "stage1_format  ALARM cut off",
     ]
-
-
-def test_a_flat_gradient_and_one_that_is_not_finite_stand_in_the_line_of_a_step():
     for value, shown in ((0.0512, "0.0512"), (float("nan"), "nan"), (123.4, "123")):
         assert f"grad_norm {shown}" in console.step_line({"critic/score/mean": 1.0, "actor/grad_norm": value})
 

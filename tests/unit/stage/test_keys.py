@@ -27,7 +27,7 @@ GIVEN = [
 ]
 
 
-def test_a_start_writes_and_prints_no_key(tmp_path, monkeypatch, capsys):
+def test_a_start_writes_and_prints_no_key_and_a_refusal_repeats_none(tmp_path, monkeypatch, capsys):
     for name in ("train", "val"):
         (tmp_path / name).write_text("")
     folders = [f"paths.run={tmp_path}", f"data.train_files={tmp_path}/train", f"data.val_files={tmp_path}/val"]
@@ -53,9 +53,6 @@ def test_a_start_writes_and_prints_no_key(tmp_path, monkeypatch, capsys):
     kept = OmegaConf.load(Path(config.paths.stage) / "config" / "resolved.yaml")
     changed = {name for name in config if kept[name] != config[name]}
     assert changed == {"ray_kwargs", "reward", "launcher", "interaction", "custom"}, "the rest is as it was"
-
-
-def test_a_refusal_repeats_no_key():
     for given in (
         f"interaction.user={{kind:endpoint,url:'http://u:{KEY}{'x' * 90}@host/v1',api_key:'{KEY}'}}",
         f"reward.custom_reward_function.reward_kwargs.api_key={KEY}",
