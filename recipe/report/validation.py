@@ -18,7 +18,7 @@ from interaction.environment import DEFAULT, task_key_of, task_name
 from recipe.evaluation.intervals import SHARE, Interval, brackets, interval
 from recipe.files import aligned
 from recipe.report.episodes import Place, headers, validation_files
-from recipe.report.tables import Episodes, Rise, cluster_of, compare, trained_stages
+from recipe.report.tables import Episodes, Rise, cluster_of, compare, trained_stages, warm_starts
 from recipe.stage import choosing
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.starts import BEFORE
@@ -157,7 +157,7 @@ def columns(run: Path) -> dict[str, Path]:
             if step > 0 or stage.name == BEFORE:
                 found[stage.name] = path
             elif set(found) <= {BEFORE}:
-                found[WARM_START if found else "start"] = path
+                found[WARM_START if found or warm_starts(run) else "start"] = path
     return found
 
 

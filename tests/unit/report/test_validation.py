@@ -6,6 +6,7 @@ from support.runs import STAGE, a_run, validated, write_metrics
 from interaction.episode_file import path_of
 from recipe.evaluation.intervals import SHARE, interval
 from recipe.report import figures
+from recipe.report.tables import LOSS
 from recipe.report.validation import ends, moved, rows, table, validations
 
 UP = "+0.500 [-0.979, +0.998]"
@@ -70,7 +71,11 @@ def test_a_metric_that_some_episodes_lack_is_in_no_table_and_calls_stand_beside_
 def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run):
     for step, share in ((0, [0, 0]), (9, [1, 1])):
         validated(run, step, {"base_1": share, "base_2": share})
-    assert [name for name, *_ in rows([run])[1]] == ["all", "all, official"], "a category alone has no row of its own"
+    assert rows([run])[0] == ["start", STAGE]
+    write_metrics(run, "stage0_sft", "0.jsonl", [(1, {LOSS: 0.5})])
+    titles, found = rows([run])
+    assert titles == ["warm start", STAGE], "what a run with a warm start begins with"
+    assert [name for name, *_ in found] == ["all", "all, official"], "a category alone has no row of its own"
     for step, share in ((0, [1, 1]), (9, [0, 0])):
         validated(run, step, {"easy_1": share, "easy_2": share, "long_1": [1, 1], "long_2": [1, 1]}, part="guard")
     found = {name: [share for share, _ in shares] for name, shares, _ in rows([run])[1]}
