@@ -149,11 +149,9 @@ class Conversation:
         began = perf_counter()
         self._require(asking=False)
         steps = self._turns[-1].steps
-        before = len(steps)
         reply = self._take(assistant_text.encode("utf-8", "replace").decode("utf-8"), truncated)
-        if len(steps) > before:
-            took = round(perf_counter() - began, 6)
-            steps[-1] = replace(steps[-1], tokens=tokens, generate_seconds=generate_seconds, environment_seconds=took)
+        took = round(perf_counter() - began, 6)
+        steps[-1] = replace(steps[-1], tokens=tokens, generate_seconds=generate_seconds, environment_seconds=took)
         return reply
 
     def hear(self, words: str, seconds: float | None = None) -> Reply:
@@ -277,8 +275,6 @@ class Conversation:
         if surplus:
             parsed = replace(parsed, calls=parsed.calls[:1], error=FormatError.too_many_calls)
         if parsed.calls:
-            if parsed.beside and isinstance(environment, EnvironmentBase):
-                environment.beside(parsed.beside)
             messages = self.protocol.results([*self._run(environment, text, parsed), *[NOT_RUN] * surplus])
         else:
             self._keep(text, parsed)
@@ -304,6 +300,8 @@ class Conversation:
         calls: list[CallRecord] = []
         facts: dict[str, Any] = {}
         try:
+            if parsed.beside and isinstance(environment, EnvironmentBase):
+                environment.beside(parsed.beside)
             if len(parsed.calls) > 1 and isinstance(environment, EnvironmentBase) and environment.parallel:
                 calls += map(self._kept_call, parsed.calls, environment.call_all(parsed.calls))
             else:

@@ -12,8 +12,9 @@ from support.policies import ANSWER, say, think_xml
 
 import bfcl_env.environment
 from bfcl_env import Call, Options, load_scenarios
-from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy
+from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy, get_protocol
 from interaction.conversation import NOT_RUN
+from interaction.environment import EnvironmentBase
 from recipe.settings import CONFIG_DIR
 from rewards.metrics import episode_metrics
 
@@ -25,10 +26,10 @@ BASE = load_scenarios("multi_turn_base")[0]
 GOLD, SECOND = (say(*turn.gold) for turn in BASE.turns[:2])
 
 
-def play(messages, scenario=BASE, cut=False, stop=None, environment=None, **policy):
+def play(messages, scenario=BASE, protocol=think_xml, cut=False, stop=None, environment=None, **policy):
     """The last reply, and the record; every message but the last must leave the episode running."""
     policy |= {"environments": {"bfcl": environment}} if environment else {}
-    with Conversation(scenario, think_xml, **policy) as conversation:
+    with Conversation(scenario, protocol, **policy) as conversation:
         conversation.start()
         for number, text in enumerate(messages, start=1):
             last = number == len(messages)
@@ -54,7 +55,8 @@ def test_a_reply_says_what_the_model_can_see_was_wrong():
     seen = {LS: None, GARBAGE: "missing_think", both: "unknown_function", CD_NOWHERE: "result", ANSWER: None}
     assert {text: play([text])[0].wrong for text in seen} == seen
     assert play([LS], cut=True)[0].wrong == "truncated"
-    reply, record = play([THREE], calls_per_message="first")
+    assert play([GARBAGE], **FIRST)[0].wrong == "missing_think"
+    reply, record = play([THREE], **FIRST)
     said = reply.messages[0]["content"]
     assert reply.wrong == "too_many_calls" and len(record.turns[0].steps[0].calls) == 1
     assert said.endswith(f",{','.join([json.dumps(NOT_RUN)] * 2)}]") and said.count(NOT_RUN) == 2
@@ -71,7 +73,7 @@ LIMITS = {
     "all steps of an episode": ([GOLD, ANSWER], {"max_steps": 2}, ("max_steps", "answer", True, 2)),
     "one step left for the next turn": ([GOLD, ANSWER], {"max_steps": 3}, (None, "answer", True, 2)),
     "all steps of an episode in its first turn": ([GOLD, LS], {"max_steps": 2}, ("max_steps", "limit", True, 2)),
-    "request, call and result, twice": ([GOLD, LS], {"max_messages": 5}, ("max_steps", "limit", True, 2)),
+    "request, call and result, twice": ([GOLD, LS], {"max_messages": 4}, ("max_steps", "limit", True, 2)),
     "one message left": ([GOLD, LS], {"max_messages": 6}, (None, None, False, 2)),
     "two requests, call, result, answer": ([GOLD, ANSWER], {"max_messages": 5}, ("max_steps", "answer", True, 2)),
     "one left for the second request": ([GOLD, ANSWER], {"max_messages": 6}, (None, "answer", True, 2)),
@@ -97,6 +99,7 @@ def test_limits_end_the_episode_and_judge_the_turn_as_it_stands():
 
 def test_what_cannot_be_done_any_more_is_refused_and_why_it_ended_first_is_kept():
     made, closed = Conversation(BASE, think_xml), Conversation(BASE, think_xml)
+    assert made.turn == 0
     closed.close()
     for wrong in (lambda: made.reply(LS), closed.start):
         with pytest.raises(RuntimeError):
@@ -125,11 +128,17 @@ def test_a_fault_of_the_environment_ends_the_episode_and_never_escapes(monkeypat
     def fail(*_, **__):
         raise OSError("disk on fire")
 
-    for where in ("__init__", "execute", "end_turn"):
+    hermes = get_protocol("hermes")
+    for where, protocol, said in (
+        ("__init__", think_xml, ANSWER),
+        ("execute", think_xml, LS),
+        ("end_turn", think_xml, ANSWER),
+        ("beside", hermes, f"I look. {hermes.render_calls('', [LIST])}"),
+    ):
         with monkeypatch.context() as patch:
-            patch.setattr(bfcl_env.environment.Episode, where, fail)
+            patch.setattr(EnvironmentBase if where == "beside" else bfcl_env.environment.Episode, where, fail)
             patch.setattr(bfcl_env.environment.Episode, "close", fail)
-            reply, record = play([LS if where == "execute" else ANSWER])
+            reply, record = play([said], protocol=protocol)
         assert (reply.done, reply.messages, reply.stop_reason) == (True, [], StopReason.environment_error), where
         assert (record.stop_reason, record.fault) == (StopReason.environment_error, "OSError: disk on fire"), where
         assert not any(turn.passed for turn in record.turns), where

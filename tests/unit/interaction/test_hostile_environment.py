@@ -77,9 +77,10 @@ async def test_siblings_end_as_they_would_alone_in_training(hostile, make_loop, 
     pairs = zip(loops, rows, strict=True)
     outputs = await asyncio.gather(*[loop.run({}, **row, uid="u", global_steps=1) for loop, row in pairs])
     assert ends_of(output.extra_fields["episode"] for output in outputs) == ends
-    said = sorted(record.getMessage() for record in caplog.records if "environment fault" in record.getMessage())
-    faults = {task_id: fault for task_id, (_, fault, _) in ends.items() if fault}
-    assert said == sorted(f"environment fault in {task_id}, turn 0: {fault}" for task_id, fault in faults.items())
+    logged = [record for record in caplog.records if "environment fault" in record.getMessage()]
+    faults = {f"environment fault in {name}, turn 0: {fault}": fault for name, (_, fault, _) in ends.items() if fault}
+    traced = {record.getMessage(): bool(record.exc_info) for record in logged}
+    assert traced == {line: "ZeroDivisionError" in fault for line, fault in faults.items()}
 
 
 def test_siblings_end_as_they_would_alone_in_an_evaluation(hostile, tmp_path, monkeypatch):

@@ -65,6 +65,13 @@ def test_a_conversation_asks_and_hears_and_does_nothing_itself(phone: Any) -> No
     assert progress.compute_score("", "", "", question)["score"] == form.compute_score("", "", "", question)["acc"] == 1
 
 
+def test_a_call_of_the_users_device_and_its_result_are_two_messages(phone: Any) -> None:
+    for most in (3, 4):
+        with Conversation(phone, PROTOCOL, max_messages=most) as conversation:
+            conversation.begin()
+            assert conversation.hear("*dials*").ask is not None and conversation.hear(SAYS[0]).done == (most == 3)
+
+
 def test_words_are_bounded_and_those_that_cannot_be_used_are_the_users_fault(phone: Any) -> None:
     with begun(phone) as conversation:
         content = conversation.hear("x" * 1_000_000 + "\ud800").messages[1]["content"]
@@ -96,12 +103,16 @@ def test_a_user_fault_where_nobody_was_asked_is_the_environments(phone: Any, mon
 def test_an_episode_that_is_cut_does_not_pass_whatever_the_environment_says(phone: Any, monkeypatch: Any) -> None:
     generous = Verdicts((TurnResult(SAYS[0], True),), passed=True)
     monkeypatch.setattr(type(phone.open()), "verdicts", lambda _: generous)
-    with begun(phone) as conversation:
-        conversation.hear(SAYS[0])
-        conversation.reply("cut off", truncated=True)
-        record = conversation.record()
-    assert record.outcome is not None and not record.outcome.passed
-    assert [turn.passed for turn in record.turns] == [False]
+    for text, cut, passed in (("cut off", True, False), ("no protocol", False, False), (ANSWER, False, True)):
+        with Conversation(phone, PROTOCOL, max_format_errors_per_turn=0) as conversation:
+            conversation.begin()
+            conversation.hear(SAYS[0])
+            assert conversation.record().outcome is None
+            conversation.reply(text, truncated=cut)
+            conversation.stop(StopReason.max_tokens)
+            record = conversation.record()
+        assert record.outcome is not None and not record.outcome.passed, text
+        assert [turn.passed for turn in record.turns] == [passed], text
 
 
 @pytest.fixture
@@ -123,7 +134,9 @@ def rollouts(phone: Any, make_loop: Any, engine: Any, tmp_path: Path) -> Any:
 
 def test_users_of_all_episodes_are_waited_for_side_by_side(rollouts: Any) -> None:
     user = {"kind": "scripted", "lines": list(SAYS), "seconds": 0.2}
-    rollouts(user)  # what is loaded once
+    _, (output,) = rollouts(user)
+    assert sum(output.extra_fields["episode"]["heard_seconds"]) == pytest.approx(output.clock.user, abs=1e-3)
+    assert output.extra_fields["truncated"] is False
     began = time.monotonic()
     _, found = rollouts(user, 32)
     assert time.monotonic() - began < 32 * 2 * 0.2 / 4
