@@ -150,8 +150,7 @@ def marks_by_rule(record: Record) -> list[TurnMarks]:
         success, contribution = (
             (_success(turn, before), _contribution(turn)) if working else _waiting(turn, solved_some)
         )
-        solved = passed(turn, record) and (solved_some or working)
-        marks.append(TurnMarks(success, contribution, float(solved)))
+        marks.append(TurnMarks(success, contribution, float(passed(turn, record) and solved_some)))
     return marks
 
 
@@ -186,7 +185,7 @@ def _contribution(turn: Record) -> list[float]:
     for step in turn["steps"]:
         matched = sum(call["facts"].get("gold") is not None for call in step["calls"]) / turn["facts"]["gold_calls"]
         closeness = step["facts"].get("closeness") or 0.0
-        gains.append(max(matched, closeness - best, 0.0))
+        gains.append(max(matched, closeness - best))
         best = max(best, closeness)
     total = max(1.0, math.fsum(gains))
     return [gain / total for gain in gains]

@@ -88,6 +88,16 @@ def test_each_message_is_paid():
         assert result["step_scores"][len(before) :] == pytest.approx(expected), case
     idle = play(scenario, lambda scenario, turn: [ANSWER])
     assert idle["turns"][3]["passed"] and score(idle)["step_scores"] == [0.0] * 5, "nothing was done before"
+    alone = score(idle | {"turns": idle["turns"][3:4]})
+    assert (alone["step_scores"], alone["contribution"]) == ([3], 0), "nothing is to be done in the whole task"
+    (turn,) = (begun := play(scenario_of(CAR), [UNLOCK]))["turns"]
+    (step,) = turn["steps"]
+    for changed, expected in (
+        ({"facts": {**turn["facts"], "closeness": 2 / 3}}, paid(1 / 2, 1 / 2)),  # the door was open
+        ({"steps": [{**step, "well_formed": False}]}, paid(0, 2 / 3)),  # one call too many was written
+        ({**idle["turns"][3], "ended": "limit"}, 2),
+    ):
+        assert score(begun | {"turns": [{**turn, **changed}]})["step_scores"] == pytest.approx([expected])
 
 
 def test_gold_in_small_messages_earns_the_maximum_as_well():
@@ -133,7 +143,8 @@ def test_parameters_change_what_is_paid():
     unsolved, solved = play(scenario, [APPLE, ANSWER]), play(scenario, gold)
     assert score(unsolved, alpha=3)["step_scores"] == [3 / 4, 0]
     assert score(unsolved, alpha=0)["step_scores"] == [0, 0]
-    assert score(unsolved, bound=0.2)["step_scores"] == pytest.approx([0.2, 0])
+    for bound in (0, 0.2):
+        assert score(unsolved, bound=bound)["step_scores"] == pytest.approx([bound, 0])
     assert score(unsolved, turn_bonus=0.1)["step_scores"] == pytest.approx([0.1, 0])
     assert score(unsolved, turn_bonus=0.1, bound=math.inf)["step_scores"] == [0.5, 0]
     for more, earned in (

@@ -135,7 +135,9 @@ DENSE = {
     "one call of two": ([turn(*GOOD, **TWO)], {}, [0, 0.3 / 2], 0),
     "an error beside it": ([turn([*MISSED, *GOOD[0]], **ONE)], {"price": 0}, [0.3 / 2], 1),
     "both functions among four": ([turn([*MISSED * 3, bad("ls")], **TWO)], {"price": 0}, [0.3 / 4], 2),
-    "no function of gold's": ([turn([ok("pwd")], **ONE)], {}, [0], 0),
+    "no function of gold's": ([turn([ok("pwd"), ok("a")], **ONE)], {"price": 0}, [0], 1),
+    "gold's call with other arguments": ([turn(*GOOD, gold_arguments=[{"folder": ["y"]}], **ONE)], {}, [0, 0.3], 0),
+    "a call without arguments that fails": ([turn(MISSED, gold_arguments=[{}], **ONE)], {}, [0.3 / 2], 0),
     "calls where gold makes none": ([turn(*GOOD, gold=False, gold_calls=0), PASS], {"price": 0}, [0, 0, 0, 0.5], 1),
     "one left out": ([turn([bad("ls", a=1)], **THREE)], {}, [0.3 * 5 / 6], 0),
     "one too many": ([turn([bad("ls", a=1, b=[2], c=3, d=4)], **THREE)], {}, [0.3 * 7 / 8], 0),
@@ -153,6 +155,7 @@ PRICES = ((None, 0.8), (0, 1), (0.3, 0.4), (1, 0))
 OUTCOME = [({"rule": "priced", "price": price}, False, True, paid) for price, paid in PRICES]
 OUTCOME += [({"rule": rule}, True, False, paid) for rule, paid in (("clean", 1), ("official", 0), ("priced", 0))]
 OUTCOME += [({}, True, False, 1), ({}, False, True, 0), ({"rule": "official"}, False, True, 1)]
+OUTCOME = json.loads(json.dumps(OUTCOME))  # settings come out of a file
 """Settings, whether it passed and by the source's rule, and the reward of an episode with two needless writes."""
 
 WRONG = {dense: [{name: value} for name in ("partial", "price") for value in (2, -0.5, True, math.nan, "1")]}
