@@ -127,7 +127,7 @@ class PythonCalls(Protocol):
             call = make_call(name, arguments)
             json.dumps(call.arguments, ensure_ascii=False, allow_nan=False).encode("utf-8")
         except CallError as fault:
-            raise wrong(str(fault)[:200]) from None
+            raise wrong(str(fault)) from None
         except ValueError:
             raise wrong("a number is infinite, or a text holds half of a surrogate pair") from None
         return call

@@ -44,7 +44,7 @@ SCHEMAS = (
 REFUSED = (
     *((3, "a "), ({"items": {"$ref": "#/b"}}, "a.items.#/b"), (LOOP, "a.left.#")),
     *((nested(40), "a.items"), ({"properties": 3}, "a. "), ({"oneOf": [{}, {"$ref": "#/b"}]}, "a.oneOf.1.#")),
-    *(({"type": {"b": 1}}, "a.type"), ({"$ref": "http://c/#/$defs/Named"}, "a.http")),
+    *(({"type": {"b": 1}}, "a.type"), *(({"$ref": f"{at}/$defs/Named"}, f"a.{at}/") for at in ("http://c/#", ""))),
 )
 
 
@@ -58,7 +58,7 @@ def test_each_valid_schema_is_shown_and_others_are_refused_by_function_and_place
         assert openai_tool(function(schema))["function"]["parameters"]["properties"] == {"a": shown}
         assert signature_line(function(schema)) == f"f(a: {name})"
         for protocol in (get_protocol(name, docs=docs) for name in PROTOCOLS for docs in ("json", "signature")):
-            assert protocol.system_prompt([function(schema), {"name": "g"}])
+            assert protocol.system_prompt([function(schema), {"name": "A"}])
     for default, written in DEFAULTS.items():
         schema = {"type": "any"} | ({"default": eval(default)} if default else {})
         parameters = {"properties": {"a": schema, "b": {"type": "any"}}, "required": ["b"]}

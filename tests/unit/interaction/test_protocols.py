@@ -72,6 +72,8 @@ def shown(parsed):
     calls = [[call.name, repr(call.arguments)] for call in parsed.calls]
     found = {"error": parsed.error, "thought": parsed.thought, "calls": calls or None, "answer": parsed.answer}
     found |= {"beside": parsed.beside or None, "gave_up": parsed.gave_up or None}
+    pythons = parsed.error == "bad_syntax" or " column " in parsed.detail  # whose words change
+    found["detail"] = None if pythons else parsed.detail or None
     return {key: value for key, value in found.items() if value is not None}
 
 
@@ -114,7 +116,7 @@ def test_messages_beyond_the_bounds_have_an_error_of_their_own(name):
         longest, longer = f"'{'x' * 19_991}'", f"'{'x' * 19_992}'"
     assert (error(longest), error(longer)) == (None, "too_long")
     for letters, said in ((128, None), (129, "wrong_shape")):
-        assert protocol.parse(protocol.render_calls("t", [Call("f" * letters, {})])).error == said
+        assert protocol.parse(protocol.render_calls("t", [Call("F" * letters, {})])).error == said
     assert error("9" * 5000) == ("bad_syntax" if name == "python_calls" else "bad_json")
     assert protocol.parse(protocol.render_calls("t", [LS] * 40)).well_formed
     many = protocol.render_calls("t", [LS] * 41)
@@ -142,28 +144,28 @@ def test_examples_parse_and_gold_passes(name):
     keep_the_contract(get_protocol(name, docs="signature"), ())
 
 
-def test_rendering_refuses_what_would_not_be_read_back():
+def test_rendering_refuses_what_would_not_be_read_back_and_says_how_it_begins():
     think_xml, toolbench, python = (get_protocol(name) for name in ("think_xml", "toolbench", "python_calls"))
-    for number, render in enumerate(
-        (
-            lambda: think_xml.render_answer("t", "a</answer>b"),
-            lambda: think_xml.render_calls("a</think>b", [LS]),
-            lambda: HERMES.render_answer("", "use <tool_call>"),
-            lambda: HERMES.render_calls("a</think>b", [LS]),
-            lambda: get_protocol("llama3_json").render_answer("", 'Sure: {"name": "ls", "parameters": {}}'),
-            lambda: python.render_answer("", "Sure: [ls()]"),
-            lambda: python.render_calls("", [Call("f", {"from": 1})]),
-            lambda: python.render_calls("", [Call("f", {"\ufb01": 1})]),
-            lambda: toolbench.render_calls("", [Call("Finish", {})]),
-            *(partial(toolbench.render_calls, "", [Call(name, {})]) for name in ("a\nb", " a", "a ", "")),
-            *(partial(python.render_calls, "", [Call(name, {})]) for name in ("a b", "a.from", "from.a", "")),
-            lambda: toolbench.render_calls("x\nAction: ls", [LS]),
-            lambda: toolbench.system_prompt([function("Finish", "", [])]),
-        )
+    long = "b" * 99
+    for render, text in (
+        (partial(think_xml.render_answer, "t"), f"a</answer>{long}"),
+        (lambda text: think_xml.render_calls(text, [LS]), f"a</think>{long}"),
+        (lambda text: HERMES.render_calls(text, [LS]), f"a</think>{long}"),
+        (lambda text: toolbench.render_calls(text, [LS]), f"x\nAction: ls{long}"),
+        (partial(HERMES.render_answer, ""), f"use <tool_call>{long}"),
+        *((partial(HERMES.render_answer, ""), text) for text in (" a", "a ")),
+        *((lambda name: toolbench.render_calls("", [Call(name, {})]), name) for name in ("Finish", f"a\n{long}", "")),
+        *((lambda name: toolbench.render_calls("", [Call(name, {})]), name) for name in (" a", "a ")),
+        (partial(get_protocol("llama3_json").render_answer, ""), 'Sure: {"name": "ls", "parameters": {}}'),
+        (partial(python.render_answer, ""), "Sure: [ls()]"),
+        *((lambda name: python.render_calls("", [Call("f", {name: 1})]), name) for name in ("from", "\ufb01")),
+        *((lambda name: python.render_calls("", [Call(f"a.{name}", {})]), name) for name in ("a b", "from", "")),
+        (lambda name: toolbench.system_prompt([function(name, "", [])]), "Finish"),
     ):
-        with pytest.raises(ValueError):
-            render()
-            raise AssertionError(number)
+        with pytest.raises(ValueError) as refused:
+            render(text)
+            raise AssertionError(text)
+        assert repr(text[:80]) in str(refused.value) or text == "Finish"
 
 
 json_values = st.recursive(
