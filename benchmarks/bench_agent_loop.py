@@ -54,7 +54,7 @@ def configuration(record_dir: str, record_tokens: bool) -> Any:
     policy = {"max_steps_per_turn": 20}
     interaction = {
         **{"protocol": PROTOCOL.name, "docs": PROTOCOL.docs, "max_tokens_per_reply": None, "engine_timeout": 600},
-        **{"record_dir": record_dir, "record_tokens": record_tokens, "train": policy, "val": policy},
+        **{"waiting": 64, "record_dir": record_dir, "record_tokens": record_tokens, "train": policy, "val": policy},
     }
     rollout = {"prompt_length": 10**6, "response_length": 10**6, "max_model_len": None}
     return OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "data": {}, "interaction": interaction})

@@ -242,7 +242,7 @@ def agent_loop(engine: Engine, protocol: str, response: int, folder: Path) -> An
         **{"protocol": protocol, "docs": "signature", "max_tokens_per_reply": None, "engine_timeout": 60},
         **{"record_dir": str(folder / "episodes"), "record_tokens": True, "train": policy, "val": policy},
         **{"user": {"kind": "replay", "file": str(folder / "users.jsonl")}},
-        **{"overlong": {"train": True, "penalty": 0.5, "window": 0.5}},
+        **{"waiting": 64, "overlong": {"train": True, "penalty": 0.5, "window": 0.5}},
     }
     rollout |= {"temperature": 1.0, "val_kwargs": {"n": 1}}
     config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "data": {}, "interaction": interaction})

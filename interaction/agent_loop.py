@@ -158,11 +158,11 @@ class _Episode:
     vocabulary: _Vocabulary
     budget: _Budget
     clock: Clock
+    waiting: int
     trajectory: Trajectory = field(default_factory=lambda: Trajectory([]))
     messages: list[Message] = field(default_factory=list)
     request_id: str = field(default_factory=lambda: uuid4().hex)
     """One for the whole episode: sticky routing, so that the prefix cache works."""
-    waiting: int = 64
     engine_fields: dict[str, Any] = field(default_factory=dict)
     """What the engine says beside tokens: of its last reply, but the first weight version."""
 
@@ -223,8 +223,9 @@ class ConversationAgentLoop(AgentLoopBase):
             with clock.waiting("environment"):
                 episode = await _aside(self._prepare, row["extra_info"], clock)
             try:
-                await self._converse(episode, sampling_params, int(row.get("global_steps", -1)))
-                return self._output(episode, row)
+                step = int(row.get("global_steps", -1))
+                await self._converse(episode, sampling_params, step)
+                return self._output(episode, row, step)
             finally:
                 episode.pool.submit(episode.conversation.close)  # behind a call that may still run
         finally:
@@ -242,8 +243,7 @@ class ConversationAgentLoop(AgentLoopBase):
             seconds=settings.engine_timeout,
         )
         conversation = Conversation(task_of(extra_info), protocol=protocol, **_plain(settings[extra_info["split"]]))
-        waiting = settings.get("waiting", 64)
-        return _Episode(conversation, _vocabulary(self.tokenizer), budget, clock, waiting=waiting)
+        return _Episode(conversation, _vocabulary(self.tokenizer), budget, clock, settings.waiting)
 
     async def _converse(self, episode: _Episode, sampling_params: dict[str, Any], step: int) -> None:
         """Model and environment in turns, until the conversation is done or has no more room."""
@@ -344,12 +344,12 @@ class ConversationAgentLoop(AgentLoopBase):
         trajectory.go_on(merged.token_ids, removed=max(0, merged.removed_prefix_token_count - len(closing)))
         return True
 
-    def _output(self, episode: _Episode, row: dict[str, Any]) -> EpisodeOutput:
+    def _output(self, episode: _Episode, row: dict[str, Any], step: int) -> EpisodeOutput:
         """The played episode in verl's form, with what is written to its file."""
         settings, trajectory, clock = self.config.interaction, episode.trajectory, episode.clock
         record, task = episode.conversation.record().to_dict(), episode.conversation.task
         truncated = record["stop_reason"] == StopReason.max_tokens
-        split, step = row["extra_info"]["split"], int(row.get("global_steps", -1))
+        split = row["extra_info"]["split"]
         guards = OmegaConf.select(self.config, "environment.guarded") or ()
         clock.stop()
         header = {

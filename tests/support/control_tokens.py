@@ -14,10 +14,10 @@ QWEN = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "
 LLAMA = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|python_tag|>"]
 
 
-def tokenizer_with(specials, normalized=False):
+def tokenizer_with(specials):
     protocol = get_protocol("think_xml", docs="signature")
     tokenizer = make_tokenizer([message["content"] for message in gold_messages(SCENARIO, protocol)])
-    tokens = [AddedToken(text, special=True, normalized=normalized) for text in specials]
+    tokens = [AddedToken(text, special=True, normalized=False) for text in specials]
     tokenizer.add_special_tokens({"additional_special_tokens": tokens})
     return tokenizer
 

@@ -75,7 +75,7 @@ def loop_config(record_dir: Path | None = None, **settings: Any) -> Any:
     interaction = {
         **{"protocol": "think_xml", "docs": "signature", "max_tokens_per_reply": None, "engine_timeout": 30},
         **{"user": None, "record_dir": str(record_dir) if record_dir else None, "train": policy, "val": policy},
-        "overlong": {"train": True, "penalty": 0.0, "window": 0.2} | settings.pop("overlong", {}),
+        **{"waiting": 64, "overlong": {"train": True, "penalty": 0.0, "window": 0.2} | settings.pop("overlong", {})},
     }
     interaction |= settings
     return OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "data": {}, "interaction": interaction})

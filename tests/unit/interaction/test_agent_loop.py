@@ -91,9 +91,10 @@ def test_the_engine_is_asked_with_verls_sampling_the_room_that_is_left_and_its_p
         asked.clear()
         loop.rollout_config.update(rollout)
 
-        def ask(priority: int | None = None, **given: Any) -> Any:
+        async def ask(priority: int | None = None, **given: Any) -> Any:
             asked.append({**given, "priority": priority})
-            return generate(**given)
+            await asyncio.sleep(0.01)
+            return await generate(**given)
 
         loop.server_manager.generate = ask
 
@@ -103,12 +104,18 @@ def test_the_engine_is_asked_with_verls_sampling_the_room_that_is_left_and_its_p
     fixed = {"temperature": 1.0, "detokenize": False, "stop_token_ids": engine.stops[0]}
     assert sampled == [{**fixed, "max_tokens": room} for room in left] and not any(given["priority"] for given in asked)
     assert output.num_turns == 2 * len(left), "system prompt, requests, results and messages but the last"
+    steps = [step for turn in output.extra_fields["episode"]["turns"] for step in turn["steps"]]
+    assert sum(step["generate_seconds"] for step in steps) == pytest.approx(output.clock.generate, abs=2e-3)
     play(changed=lambda loop: noted(loop, scheduling_policy="priority", name="sglang"))
     assert [given["priority"] for given in asked] == [-2 * number for number, _ in enumerate(left, 1)]
     assert "detokenize" not in asked[0]["sampling_params"]
 
 
-def test_a_validation_episode_of_a_guarded_source_is_the_guards(play):
+def test_a_validation_episode_of_a_guarded_source_is_the_guards_and_each_worker_of_a_cluster_has_a_file(
+    play, monkeypatch
+):
+    monkeypatch.setenv("BFCL_LAUNCHED", "20261122")
+
     def guarded(loop: Any) -> None:
         loop.config = OmegaConf.merge(loop.config, {"environment": {"guarded": ["bfcl/miss_func"]}})
 
@@ -117,6 +124,7 @@ def test_a_validation_episode_of_a_guarded_source_is_the_guards(play):
         output.extra_fields["reward_extra_info"] = {"score": 1.5}
         told = output.as_dict()["extra_fields"]["reward_extra_info"]
         assert (output.record_header["part"], told["part"]) == (part, part)
+        assert output.record_file.name.startswith("000007.20261122-")
 
 
 def test_the_token_that_verl_takes_from_a_step_is_the_environments(play):

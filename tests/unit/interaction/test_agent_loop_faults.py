@@ -15,7 +15,7 @@ from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.workers.rollout.replica import TokenOutput
 
-from interaction.agent_loop import ConversationAgentLoop
+from interaction.agent_loop import ConversationAgentLoop, require_sound
 from recipe.settings import CONFIG_DIR
 from rewards.progress import compute_score
 
@@ -136,7 +136,7 @@ def sample(buffer, groups=1):
 DEAD = [ConnectionError("gone")] * 3 + GOLD
 
 
-def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(play, engine):
+def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(play, engine, caplog):
     for fault in (
         ConnectionError("gone"),
         [],
@@ -145,12 +145,15 @@ def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(p
         TokenOutput(token_ids=[5], stop_reason="aborted"),
         TokenOutput(token_ids=[5] * 5000),
         TokenOutput(token_ids=[5, 6], log_probs=[-1.0]),
+        TokenOutput(token_ids=[5], log_probs=[-1.0, -1.0]),
         engine.HANGS,
     ):
         rows = play([[GOLD[0], fault, *GOLD]] + [GOLD] * (N - 1))
         assert len(rows) == N
         assert sorted(row["extra_fields"]["engine_faults"] for row in rows.values()) == [0] * (N - 1) + [1], fault
         assert {row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()} == {1.0}, fault
+    assert "interaction.engine_timeout=2" in caplog.text, "of the last one"
+    require_sound(TokenOutput(token_ids=[0, 5], log_probs=[-1.0, -1.0]), last_id=5, max_tokens=2)
     rows = play([DEAD[1:]] + [GOLD] * (N - 1))
     assert sorted(row["extra_fields"]["engine_faults"] for row in rows.values()) == [0] * (N - 1) + [2]
 
@@ -195,7 +198,9 @@ def test_a_reward_that_raises_is_never_a_zero_and_is_named(play, caplog, trainer
         trainer_for(buffer, groups=1, max_lost_share=0.1)._balance_batch(batch)
 
 
-async def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, engine):
+async def test_a_rollout_that_is_cancelled_or_has_no_task_leaves_no_live_episode(worker_for, make_loop, engine, caplog):
+    assert await make_loop(tokenizer(), None).run({}, extra_info={"split": "train", "task_id": "nothing"}) == []
+    assert caplog.text.count("has no task 'nothing'\n") == 1, "a second attempt would change nothing"
     engines = Engines(engine, [[engine.HANGS]])
     row = {"session_id": 0, "uid": "u", **PROMPT}
     task = asyncio.create_task(worker_for(engines)._run_agent_loop({}, trajectory=TRAJECTORY, trace=False, **row))

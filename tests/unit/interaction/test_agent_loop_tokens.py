@@ -105,7 +105,7 @@ def expected(family, tokenizer, engine):
 async def play(make_loop, family, engine):
     tokenizer = tokenizer_of(family)
     loop = make_loop(tokenizer, engine, hf_model_type=family.hf_model_type, protocol=family.protocol)
-    return await loop.run({}, extra_info={"split": "train", "task_id": SCENARIO.id}, uid="u", session_id=0)
+    return await loop.run({}, extra_info={"split": "train", "task_id": SCENARIO.id}, uid="u")
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -123,6 +123,7 @@ async def test_an_episode_is_exactly_prompt_engine_ids_and_environment_ids(make_
         output = await play(make_loop, family, talker)
         prompt, response, mask, log_probs = expected(family, tokenizer, talker)
         assert output.extra_fields["episode"]["stop_reason"] == "completed"
+        assert (output.record_header["step"], output.record_header["session_id"]) == (-1, 0)
         assert (output.prompt_ids, output.response_ids) == (prompt, response)
         assert (output.response_mask, output.response_logprobs) == (mask, log_probs)
         starts = [place for place, value in enumerate(mask) if place and value > mask[place - 1]]

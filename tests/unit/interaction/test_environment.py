@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.evaluation import PROTOCOL
 from support.own_environment import GOLD, VERDICTS, example, write_example
+from support.phone import write_phone
 
 from interaction import Conversation, environment
 from interaction.call import Call
@@ -55,6 +56,7 @@ def test_a_file_is_known_by_its_stem_and_may_leave_out_all_but_its_tasks(tmp_pat
     row = {"environment": name, "task_id": "move_3"}
     assert environment.task_name(*environment.task_key_of(row)) == "inventory/move_3"
     assert environment.task_name(*environment.task_key_of({"task_id": "move_3"})) == "move_3"
+    assert environment.task_name("a", "move_3") == "a/move_3"
     assert [environment.part_of({**row, "part": part}) for part in ("dev", "", None)] == ["dev", "test", "test"]
     register({name: str(path)})
     twice = example().replace("_{number}", "_{number % 59}").replace('"inventory"', '"two"')
@@ -65,6 +67,7 @@ def test_a_file_is_known_by_its_stem_and_may_leave_out_all_but_its_tasks(tmp_pat
         (lambda: environment.data_sets(name, tiny=True), "has no small data set"),
         (lambda: environment.read_options(name, {"a": 1}), "inventory has no settings, and a was given"),
         (lambda: environment.read_options("bfcl", {"a": 1}), "its settings are .*empty_gold"),
+        (lambda: environment.read_options(named(str(write_phone(tmp_path))), {"a": 1}), "its settings are greeting"),
         (lambda: named(str(tmp_path / "nowhere.py")), "there is no file"),
         (lambda: named(str(written(tmp_path / "empty.py", "A = 1"))), r"has no function load_tasks\(\)"),
         (lambda: named(str(written(tmp_path / "two.py", twice))), "1 tasks have the id of another one"),
@@ -110,7 +113,7 @@ def test_a_file_that_breaks_the_contract_ends_its_episodes_with_a_fault(tmp_path
 
 
 SECRETS = {
-    "api_key": (("a", MASK), ("", ""), (None, None), (True, True), (["a", ""], [MASK, ""])),
+    "api_key": (("a", MASK), ("", ""), (None, None), (True, True), (False, False), (["a", ""], [MASK, ""])),
     "a_token": (("${oc.env:A}", "${oc.env:A}"), (7, MASK)),
     "headers": (({"Authorization": "a", "n": 1}, {"Authorization": MASK, "n": 1}), ("TOKEN=a", f"TOKEN={MASK}")),
     "password": (({"a": ["b"], "c": {"d": 7}}, {"a": [MASK], "c": {"d": MASK}}),),
@@ -124,6 +127,6 @@ def test_secrets_are_masked_by_name_and_in_addresses_and_nothing_else() -> None:
         for value, shown in pairs:
             assert masked({name: value}) == {name: shown}, name
     assert masked_text("a key: a, KEY=b; my_key: c") == f"a key: a, KEY=b; my_key: {MASK}"
-    assert masked_text('{"api_key": "a b", "n": 1} api_key=${oc.env:A}') == (
-        f'{{"api_key": {MASK}, "n": 1}} api_key=${{oc.env:A}}'
+    assert (
+        masked_text('{"token": "a b", "n": 1} token=${oc.env:A}') == f'{{"token": {MASK}, "n": 1}} token=${{oc.env:A}}'
     )

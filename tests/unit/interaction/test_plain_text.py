@@ -4,7 +4,7 @@ import json
 
 import pytest
 from support.control_tokens import ECHO, LLAMA, QWEN, SCENARIO, hidden, tokenizer_with
-from tokenizers import normalizers
+from tokenizers import AddedToken, normalizers
 
 from data_prep.sft import gold_messages
 from interaction import get_protocol
@@ -52,11 +52,14 @@ def test_a_long_text_is_refused_by_the_tokens_of_its_pieces_and_a_short_one_neve
 
 
 def test_other_spellings_are_found_where_the_tokenizer_rewrites_text_first():
-    tokenizer = tokenizer_with(["<|im_stop|>"], normalized=True)
+    tokenizer = tokenizer_with([])
+    tokenizer.add_tokens([AddedToken("<|im_stop|>", special=True, normalized=True)])  # and by no name
     tokenizer.backend_tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     plain = PlainText.of(tokenizer)
     for text in ("<|IM_stop|>", "\uff1c|im_stop|\uff1e", "a\uff1c\uff5cim_stop\uff5c\uff1e", "<|im_stop|><|IM_STOP|>"):
         assert (len(specials_in(tokenizer, text)), specials_in(tokenizer, plain(text))) == (1, set()), text
+    tokenizer.unk_token = "<|im_stop|>"
+    assert PlainText(tokenizer)("<|IM_stop|>") == "<|IM_stop|>", "a text that it does not know is left"
 
 
 def written(name, call):

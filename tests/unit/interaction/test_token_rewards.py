@@ -62,6 +62,7 @@ def test_scores_of_steps_are_a_finite_number_each_that_add_up_to_the_score():
 def test_a_response_that_is_cut_within_a_step_or_before_it_carries_what_it_can():
     spans = [Span(0, 1, 3), Span(2, 4, 9)]
     assert place([0.5, 0.25], spans, [0, 1, 1, 0, 1]) == [0, 0, 0.5, 0, 0.25]
+    assert place([0.5], spans, [0, 1, 1, 0, 1]) == [0, 0, 0.5, 0, 0]
     assert place([0.5, 0.25], spans, [0, 1]) == [0, 0.75]
     assert number_tokens(spans, [0, 1, 1, 0, 1]) == ([-1, 0, 0, -1, 1], [-1, 0, 0, -1, 2])
     assert number_tokens(spans, [0, 1]) == ([-1, 0], [-1, 0])
