@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.policies import ANSWER, CUT, gold, play, say, scenario_of
 
-from bfcl_env import Call, load_scenarios
+from bfcl_env import Call
 from rewards import step as step_reward
 
 GARBAGE = "no tags at all"
@@ -100,13 +100,6 @@ def test_each_message_is_paid():
         assert score(begun | {"turns": [{**turn, **changed}]})["step_scores"] == pytest.approx([expected])
 
 
-def test_gold_in_small_messages_earns_the_maximum_as_well():
-    for scenario in load_scenarios()[::2]:
-        result = score(play(scenario, lambda scenario, turn: gold(scenario, turn, 1 + scenario.index % 4 // 2)))
-        assert result["score"] == pytest.approx(2 * len(scenario.turns) + 1), scenario.id
-        assert (result["step_share"], result["contribution"]) == (pytest.approx(1), pytest.approx(1)), scenario.id
-
-
 MOVES = [ANSWER, GARBAGE, UNLOCK, LOCK, FRONT, REAR, LIGHTS, DARK, BRAKE, START, LOOK, say(call("fly"))]
 MOVES += ["gold", say(call("check_tire_pressure"), call("displayCarStatus", option="fuel"))]
 
@@ -147,6 +140,9 @@ def test_parameters_change_what_is_paid():
         assert score(unsolved, bound=bound)["step_scores"] == pytest.approx([bound, 0])
     assert score(unsolved, turn_bonus=0.1)["step_scores"] == pytest.approx([0.1, 0])
     assert score(unsolved, turn_bonus=0.1, bound=math.inf)["step_scores"] == [0.5, 0]
+    assert score(unsolved | {"given": unsolved["turns"][:1]})["step_scores"] == [0, 0], (
+        "a call that gold has made before"
+    )
     for more, earned in (
         ({"turn_bonus": 2, "episode_bonus": 0}, [1, 2, 1, 2]),
         ({"bound": 0.25, "turn_bonus": 0.5, "episode_bonus": 2}, [0.25, 0.5, 0.25, 2.5]),
