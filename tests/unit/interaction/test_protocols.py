@@ -329,42 +329,24 @@ def test_the_protocol_that_the_readme_writes_keeps_the_contract(tmp_path):
     assert protocol.parse('x\nCALL {"name": "ls", "arguments": {}}').error == "text_outside"
 
 
-# Hermes is byte for byte what the templates of Qwen's models write.
-
-
-def as_an_api_has_them(messages):
-    """A gold conversation as a client would give it to a template: tool calls and tool messages as data."""
-    made = [{"role": "system", "content": HERMES.instructions()}]
-    for message in messages[1:]:
-        content = message["content"]
-        if message["role"] == "assistant":
-            parsed = HERMES.parse(content)
-            calls = [{"function": {"name": call.name, "arguments": call.arguments}} for call in parsed.calls]
-            entry = {"role": "assistant", "content": parsed.answer or ""}
-            made.append(entry | ({"tool_calls": calls} if calls else {}))
-        elif content.startswith("<tool_response>"):
-            body = content.removeprefix("<tool_response>\n").removesuffix("\n</tool_response>")
-            texts = body.split("\n</tool_response>\n<tool_response>\n")
-            made += [{"role": "tool", "content": text} for text in texts]
-        else:
-            made.append(message)
-    return made
-
-
 # Arch-Agent is a Qwen2.5 model; its template is Qwen2.5's except for the default system message, not used here.
 @pytest.mark.parametrize("model", ["qwen_fc", "arch"])
-def test_hermes_writes_a_whole_episode_as_the_template_does_with_tools(model):
-    template = quoted_by_bfcl(model)
-
+def test_hermes_writes_byte_for_byte_what_the_templates_of_qwens_models_write_with_tools(model):
     def render(messages, tools=None):
+        template = quoted_by_bfcl(model)
         (text,), _ = render_jinja_template([messages], tools=tools, chat_template=template, add_generation_prompt=True)
         return text
 
-    for scenario in (SCENARIOS[0], load_scenarios("multi_turn_long_context")[58]):
-        messages = gold_messages(scenario, HERMES)
-        ours = [message | {"content": message["content"].rpartition("</think>\n\n")[2]} for message in messages]
-        tools = HERMES.tools(scenario.functions(0))
-        assert render(ours) == render(as_an_api_has_them(messages), tools)
+    calls, results, functions = [Call("cd", {"folder": "\u00e9"}), LS], ['{"a": 1}', "None"], SCENARIOS[0].functions(0)
+    request, thanks = ({"role": "user", "content": words} for words in ("Look.", "Thanks."))
+    answer = {"role": "assistant", "content": "Done."}
+    called = {"role": "assistant", "content": HERMES.render_calls("", calls)}
+    ours = [*HERMES.opening(functions, "Look."), called, *HERMES.results(results), answer, *HERMES.user_turn("Thanks.")]
+    as_data = [{"function": {"name": call.name, "arguments": call.arguments}} for call in calls]
+    api = [{"role": "system", "content": HERMES.instructions()}, request]
+    api += [{"role": "assistant", "content": "", "tool_calls": as_data}]
+    api += [*({"role": "tool", "content": text} for text in results), answer, thanks]
+    assert render(ours) == render(api, HERMES.tools(functions))
 
 
 if __name__ == "__main__":
