@@ -116,11 +116,12 @@ CHANGED = (
     (f"return {FUNCTIONS}", "return None"),
     ('{"name": name,', '{"names": name,'),
     ("good, pieces = call", "{*call.arguments.values()}\n        good, pieces = call"),
-    (UNKNOWN, '"no"'),
     (UNKNOWN, "ToolResult('no', facts={'a': {1}})"),
     ("self.cut(None)", "return 'thanks'"),
     ("return True\n", "pass\n"),
+    ("return True\n", "return 2\n"),
     (f"return {VERDICTS}", "pass"),
+    (VERDICTS, f"[{VERDICTS}]"),
     (VERDICTS, "Verdicts((), 'no')"),
     (VERDICTS, "Verdicts((TurnResult('', 0.5),), True)"),
     # gold
@@ -135,6 +136,12 @@ CHANGED = (
     ("def load_tasks():", "def check_tasks(): raise KeyError('size')\n\n\ndef load_tasks():"),
 )
 """One place of the documented environment, and what stands there instead."""
+RESULTS = {
+    "place": ("1 / 0", "ZeroDivisionError: division by zero at place.py:"),
+    "text": ('"no"', "gave str; expected a ToolResult"),
+    "number": ("ToolResult(3)", "gave ToolResult; expected a ToolResult"),
+}
+"""What it answers to a call that it does not know, and the fault."""
 
 
 def prepared(folder, source, name="inventory"):
@@ -149,12 +156,13 @@ def test_whatever_breaks_the_contract_is_refused_in_one_line(tmp_path, capsys):
         name = f"inventory{number}"
         status = prepared(tmp_path, source.replace("import Environ", "import UserWords, Environ"), name)
         said = capsys.readouterr().err
-        one_line = said.startswith("data_prep: ") and said.count("\n") == 1 and name in said
+        one_line = said.startswith("data_prep: ") and said.count("\n") == 1 and name in said and ": None" not in said
         if status != 1 or not one_line or (tmp_path / f"data_{name}").exists():
             failed.append((number, source[-200:], said))
     assert not failed
-    assert prepared(tmp_path, example().replace(UNKNOWN, "1 / 0"), "inventory_place") == 1
-    assert "ZeroDivisionError" in (said := capsys.readouterr().err) and " at inventory_place.py:" in said
+    for name, (result, said) in RESULTS.items():
+        assert prepared(tmp_path, example().replace(UNKNOWN, result), name) == 1
+        assert said in capsys.readouterr().err
     assert prepared(tmp_path, example().replace("def call(", "async def call("), "waits") == 0
 
 

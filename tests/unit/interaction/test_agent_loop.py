@@ -57,8 +57,6 @@ def test_every_message_in_the_record_knows_its_tokens_and_the_weights_it_was_mad
     output, engine = play()
     steps = [step for turn in output.extra_fields["episode"]["turns"] for step in turn["steps"]]
     assert [output.response_ids[slice(*step["tokens"])] for step in steps] == engine.outputs
-    episode = EpisodeRecord.from_dict(json.loads(json.dumps(output.extra_fields["episode"])))
-    assert episode.to_dict() == output.extra_fields["episode"]
     versions = output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]
     assert versions == (1, len(engine.prompts))
 

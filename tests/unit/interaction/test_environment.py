@@ -1,19 +1,16 @@
-"""The arrow between rooms, and environments by name: what is found, what a file may leave out, and may not break."""
+"""The arrow between rooms, and environments by name: what is found, and what a file may leave out."""
 
 import pickle
-import re
 import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from support.evaluation import PROTOCOL
-from support.own_environment import GOLD, VERDICTS, example, write_example
+from support.own_environment import GOLD, example
 from support.phone import write_phone
 
-from interaction import Conversation, environment
-from interaction.call import Call
+from interaction import environment
 from interaction.environment import is_file, load_tasks, named, register, task_of
 from interaction.masked import MASK, masked, masked_text
 
@@ -79,37 +76,6 @@ def test_a_file_is_known_by_its_stem_and_may_leave_out_all_but_its_tasks(tmp_pat
 def written(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
-
-
-REFUSAL = 'ToolResult("no such function or good", ErrorKind.BAD_ARGUMENTS)'
-BROKEN = {
-    f"return {VERDICTS}": {"return None": "verdicts.. gave NoneType", VERDICTS.join(["return [", "]"]): "gave list"},
-    VERDICTS: {
-        VERDICTS.replace("self.passed", "'yes'"): "has passed='yes'",
-        VERDICTS.replace("self.passed)", "0.5)", 1): "has passed=0.5",
-    },
-    "return True": {"return None": "cut.. gave None", "return 2": "cut.. gave 2"},
-    "self.cut(None)": {"return 'Next!'": "str is to follow"},
-    REFUSAL: {"'no'": "call.. gave str", "ToolResult(3)": "call.. gave ToolResult"},
-}
-"""A piece of the example, what stands in its place, and the fault in the record."""
-
-
-def test_a_file_that_breaks_the_contract_ends_its_episodes_with_a_fault(tmp_path) -> None:
-    calls = PROTOCOL.render_calls("t", [Call("count", {})])
-    rows = [(old, new, said) for old, changes in BROKEN.items() for new, said in changes.items()]
-    for number, (old, new, said) in enumerate(rows):
-        path = write_example(tmp_path).rename(tmp_path / f"broken_{number}.py")
-        assert old in example()
-        path.write_text(example().replace(old, new).replace('"inventory"', f'"{path.stem}"'))
-        with Conversation(load_tasks(named(str(path)))["move_0"], PROTOCOL, max_steps_per_turn=2) as conversation:
-            conversation.start()
-            for text in (calls, PROTOCOL.render_answer("t", "a") if "self.cut" in old else calls):
-                if not conversation.done:
-                    conversation.reply(text)
-            record = conversation.record()
-        assert record.stop_reason == "environment_error", new
-        assert record.fault and re.search(said, record.fault), (new, record.fault)
 
 
 SECRETS = {

@@ -1,21 +1,18 @@
 """A user's environment that hangs, exits, prints or forks beside healthy episodes: these end as they would alone."""
 
 import asyncio
-import json
 import os
 import signal
 from contextlib import suppress
 
 import pytest
-from support.evaluation import PROTOCOL, played, serving
+from support.evaluation import PROTOCOL, played
 from support.own_environment import example
 
-import interaction.conversation
 from interaction import boundary
 from interaction.call import Call
 from interaction.environment import load_tasks, named
 from interaction.gold import play_gold
-from recipe import evaluate
 from recipe.cpu.tiny_policy import make_tokenizer
 from rewards import progress
 
@@ -81,18 +78,6 @@ async def test_siblings_end_as_they_would_alone_in_training(hostile, make_loop, 
     faults = {f"environment fault in {name}, turn 0: {fault}": fault for name, (_, fault, _) in ends.items() if fault}
     traced = {record.getMessage(): bool(record.exc_info) for record in logged}
     assert traced == {line: "ZeroDivisionError" in fault for line, fault in faults.items()}
-
-
-def test_siblings_end_as_they_would_alone_in_an_evaluation(hostile, tmp_path, monkeypatch):
-    path, tasks, ends = hostile
-    opened = interaction.conversation.opened
-    monkeypatch.setattr(interaction.conversation, "opened", lambda task, options, _: opened(task, options, 1))
-    said = {task.open().begin().user: gold(task) for task in tasks}
-    with serving(lambda messages: said[messages[1]["content"]][len(messages) > 2]) as server:
-        asked = ["--endpoint", server.url, "--out", str(tmp_path / "out"), "--split", "test", "--docs", "signature"]
-        assert evaluate.main([*asked, "--environment", str(path)]) == 0
-    lines = (tmp_path / "out" / "episodes.jsonl").read_text().splitlines()
-    assert ends_of(json.loads(line)["episode"] for line in lines) == ends
 
 
 WAITING = """
