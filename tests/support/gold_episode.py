@@ -5,6 +5,8 @@ import math
 from functools import cache
 from typing import Any
 
+from tokenizers.processors import TemplateProcessing
+
 from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
@@ -18,7 +20,13 @@ GOLD = [message["content"] for message in MESSAGES if message["role"] == "assist
 
 @cache
 def tokenizer() -> Any:
-    return make_tokenizer([message["content"] for message in MESSAGES])
+    """Puts a token before a text, as Llama's do, unless it is told not to."""
+    made = make_tokenizer([message["content"] for message in MESSAGES])
+    start = made.convert_ids_to_tokens(made.eos_token_id)
+    made.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{start} $A", special_tokens=[(start, made.eos_token_id)]
+    )
+    return made
 
 
 def play(make_loop: Any, engine: Any, split: str = "train", **settings: Any) -> EpisodeOutput:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from support import gold_episode
 from support.control_tokens import ECHO, LLAMA, QWEN, SCENARIO, hidden, tokenizer_with
 from tokenizers import AddedToken, normalizers
 
@@ -42,10 +43,10 @@ def test_special_tokens_are_broken_up_and_other_text_is_left_exactly_as_it_is(sp
 
 
 def test_a_long_text_is_refused_by_the_tokens_of_its_pieces_and_a_short_one_never():
-    tokenizer = tokenizer_with(QWEN)
-    text = "ab, " * (LONG // 4)
+    tokenizer, text = gold_episode.tokenizer(), "ab, " * (LONG // 4)
     texts = [text[: LONG - 9], "a" * 9]  # the second is a piece of hardly any tokens
-    least = sum(len(tokenizer.encode(texts[0][at : at + PIECE])) - PIECE_ERROR for at in range(0, LONG - 9, PIECE))
+    pieces = (tokenizer.tokenize(texts[0][at : at + PIECE]) for at in range(0, LONG - 9, PIECE))
+    least = sum(len(piece) - PIECE_ERROR for piece in pieces)
     for contents, room, expected in ((texts, least, True), (texts, least - 1, False), ([text[1:]], 0, True)):
         said = [{"role": "user", "content": content} for content in contents]
         assert fits(tokenizer, said, room) is expected, room

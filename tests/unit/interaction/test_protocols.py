@@ -158,7 +158,7 @@ def test_rendering_refuses_what_would_not_be_read_back_and_says_how_it_begins():
         *((lambda name: toolbench.render_calls("", [Call(name, {})]), name) for name in (" a", "a ")),
         (partial(get_protocol("llama3_json").render_answer, ""), 'Sure: {"name": "ls", "parameters": {}}'),
         (partial(python.render_answer, ""), "Sure: [ls()]"),
-        *((lambda name: python.render_calls("", [Call("f", {name: 1})]), name) for name in ("from", "\ufb01")),
+        *((lambda key: python.render_calls("", [Call("f", {key: 1})]), key) for key in "from \ufb01 \u00b5".split()),
         *((lambda name: python.render_calls("", [Call(f"a.{name}", {})]), name) for name in ("a b", "from", "")),
         (lambda name: toolbench.system_prompt([function(name, "", [])]), "Finish"),
     ):

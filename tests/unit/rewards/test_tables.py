@@ -189,6 +189,8 @@ def test_a_setting_out_of_range_is_refused():
         for given_settings in wrong:
             with pytest.raises(ValueError, match="expected"):
                 reward.compute_score("bfcl", "", [], {"episode": episode(PASS)}, **given_settings)
+    with pytest.raises(ValueError, match="longer"):
+        score(dense, episode(turn(*GOOD, gold_arguments=[{}, {}], **ONE)))
 
 
 CALLS = st.builds(ok, st.sampled_from(["a", "b", GOLD]), st.sampled_from([None, "result"]))
