@@ -177,7 +177,7 @@ KEYS = {one.name: one.metadata["key"] for one in fields(Settings) if one.metadat
 
 def sequence_parts(part: DictConfig, engine: str) -> int:
     """Over how many GPUs verl cuts the sequences of a model: its own setting comes before that of its engine."""
-    own, of_engine = (each.get("ulysses_sequence_parallel_size") or 1 for each in (part, part.get(engine) or {}))
+    own, of_engine = (each.ulysses_sequence_parallel_size for each in (part, part[engine]))
     return own if own > 1 else of_engine
 
 
@@ -204,7 +204,7 @@ def read_settings(config: DictConfig, card: float) -> Settings:
         longest=longest,
         model_bytes=BYTES[actor.fsdp_config.model_dtype],
         entropy=actor.entropy_coeff != 0 or bool(actor.get("calculate_entropy")),
-        old_log_probs=not (config.algorithm.get("rollout_correction") or {}).get("bypass_mode", False),
+        old_log_probs=not config.algorithm.rollout_correction.bypass_mode,
         reference=not values["lora_rank"] and bool(actor.use_kl_loss or config.algorithm.use_kl_in_reward),
         reference_bytes=BYTES[policy.ref.fsdp_config.model_dtype or "bf16"],
         critic_bytes=BYTES[config.critic.fsdp.get("model_dtype")],
@@ -438,8 +438,7 @@ def _engines(settings: Settings) -> Iterator[Settings]:
     shares = [percent / 100 for percent in range(round(settings.utilization * 100), 15, -5)]
     sizes = [size for size in (1, 2, 4, 8) if given <= size <= settings.gpus * settings.nodes]
     for size, tokens, share in product(sizes, sorted({batched, min(batched, 8192)}, reverse=True), shares):
-        wider: dict[str, Any] = {"tensor_parallel": size, "sequences": settings.sequences * size // given}
-        yield replace(settings, **wider, utilization=share, batched_tokens=tokens)
+        yield replace(settings, tensor_parallel=size, utilization=share, batched_tokens=tokens)
 
 
 def overrides(before: Settings, after: Settings, prompt: int) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def checked(result: Any, metric: str | None = None) -> float | dict[str, Any]:
     given = result if isinstance(result, Mapping) else {"score": result}
     try:
         values = {name: value if name == STEP_SCORES else _plain(value) for name, value in given.items()}
-    except (AttributeError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise RewardError(f"returned {shown(result)}; expected finite numbers and texts") from error
     if not isinstance(values.get("score"), int | float) or not all(isinstance(name, str) for name in values):
         raise RewardError(f"returned {shown(result)}; expected a finite number, or a dict with one as `score`")

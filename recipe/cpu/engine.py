@@ -46,7 +46,7 @@ LONGEST, TOGETHER = 128, 2048
 """Tokens of a piece of a tree; tokens that some pieces see, one after the other, which attend at once."""
 
 _CPUOffloadPolicy = fsdp.CPUOffloadPolicy
-fsdp.CPUOffloadPolicy = lambda pin_memory=False: _CPUOffloadPolicy(pin_memory=False)
+fsdp.CPUOffloadPolicy = lambda **_: _CPUOffloadPolicy(pin_memory=False)
 
 
 class _LogProbs(torch.autograd.Function):
@@ -214,9 +214,9 @@ def _attend(module: Any, query: Any, key: Any, value: Any, mask: Any, tree: Tree
     """transformers' attention, or that of a tree."""
     if tree is None:
         return _sdpa(module, query, key, value, mask, **given)
-    scale = query.shape[-1] ** -0.5 if given["scaling"] is None else given["scaling"]
     grouped = query[0].unflatten(0, (key.shape[1], -1))
-    return _Attention.apply(grouped, key[0], value[0], scale, tree).flatten(0, 1).transpose(0, 1).unsqueeze(0), None
+    found = _Attention.apply(grouped, key[0], value[0], given["scaling"], tree)
+    return found.flatten(0, 1).transpose(0, 1).unsqueeze(0), None
 
 
 ALL_ATTENTION_FUNCTIONS.register("sdpa", _attend)
@@ -330,7 +330,7 @@ class _Trees:
             args["tree"] = tree = Tree.of(micro_batch["input_ids"].unbind())
             for name in ("input_ids", "position_ids"):
                 inputs[name] = inputs[name].flatten()[tree.own].unsqueeze(0)
-            inputs["attention_mask"] = torch.empty(1, 1, 0, 0)  # of four dimensions: transformers makes none itself
+            inputs["attention_mask"] = tree.where[None, None]  # of four dimensions: transformers makes none itself
             inputs["tree"] = tree
         return inputs, args
 
@@ -347,7 +347,7 @@ class CPULanguageModelEngine(_Trees, fsdp.FSDPEngineWithLMHead):
         super().initialize()
 
         def select(_: Any, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
-            return None if self._wanted is None else (given[0][0, self._wanted], *given[1:])
+            return None if self._wanted is None else (given[0][0, self._wanted],)
 
         self.module.get_output_embeddings().register_forward_pre_hook(select)
 

@@ -145,7 +145,7 @@ def turn_grpo(
         reached = there[rows].to(future.dtype)
         number = reached.sum(0)
         mean = (future[rows] * reached).sum(0) / number.clamp(min=1)
-        difference = (future[rows] - mean) * reached * (number > 1)
+        difference = (future[rows] - mean) * reached
         difference = difference.masked_fill(difference.abs() <= ROUNDING * rewards[rows].abs().sum(1).max(), 0)
         if norm_by_std:
             freedom = (number - 1).clamp(min=0).sum().clamp(min=1)

@@ -88,7 +88,7 @@ def appo_step(
     number = there.sum().clamp(min=1)
     total = agg_loss(loss_of_step, there, loss_agg_mode, **config.global_batch_info)
     return total, {
-        "actor/pg_clipfrac": ((clipped > free) & there).sum().item() / number.item(),
-        "actor/pg_clipfrac_lower": ((loss > bounded) & (advantage < 0) & there).sum().item() / number.item(),
-        "actor/ppo_kl": (-(difference.detach()) * there).sum().item() / number.item(),
+        "actor/pg_clipfrac": (clipped > free).sum().item() / number.item(),
+        "actor/pg_clipfrac_lower": ((loss > bounded) & (advantage < 0)).sum().item() / number.item(),
+        "actor/ppo_kl": -difference.detach().sum().item() / number.item(),
     }

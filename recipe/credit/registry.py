@@ -66,9 +66,9 @@ def try_out(config: Any) -> None:
     if (loss := core_algos.POLICY_LOSS_REGISTRY.get(name := actor.policy_loss.loss_mode)) is None:
         raise ValueError(f"no module registers the loss {name}")
     if not loss.__module__.startswith(("verl.", "recipe.")):
-        rows = {"old_log_prob": -torch.ones(2, 3), "log_prob": -torch.ones(2, 3), "advantages": torch.ones(2, 3)}
-        how = {"loss_agg_mode": actor.loss_agg_mode, "config": omega_conf_to_dataclass(actor)}
-        mean, _ = loss(**rows, response_mask=torch.ones(2, 3), rollout_is_weights=None, **how)
+        ones, how = torch.ones(2, 3), {"loss_agg_mode": actor.loss_agg_mode, "config": omega_conf_to_dataclass(actor)}
+        rows = {"old_log_prob": -ones, "log_prob": -ones, "advantages": ones, "response_mask": ones}
+        mean, _ = loss(**rows, rollout_is_weights=None, **how)
         if mean.shape or not torch.isfinite(mean):
             raise ValueError(f"the loss {name} returns {mean}; expected a finite number, and metrics")
     if grouped is None:  # the estimator is verl's or ours

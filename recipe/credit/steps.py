@@ -23,7 +23,7 @@ def runs(mask: Tensor) -> Tensor:
 
 def count(ids: Tensor) -> int:
     """The largest number of steps in a row of `ids` (B, T); at least 1."""
-    return max(int(ids.max().item()) + 1, 1) if ids.numel() else 1
+    return max(int(ids.max().item()) + 1, 1)
 
 
 def sums(values: Tensor, ids: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ def sizes(ids: Tensor) -> Tensor:
 def firsts(ids: Tensor) -> Tensor:
     """Whether a token is the first one of its step, (B, T)."""
     before = torch.nn.functional.pad(ids, (1, 0), value=-1)[:, :-1].cummax(1).values
-    return (ids >= 0) & (ids > before)
+    return ids > before
 
 
 def spread(values: Tensor, ids: Tensor) -> Tensor:

@@ -197,7 +197,7 @@ def _table(path: Path) -> Any:
     try:
         table = parquet.read_table(path, memory_map=True)
         return table.select(TRAJECTORY_SCHEMA.names).cast(TRAJECTORY_SCHEMA)
-    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+    except (OSError, pa.ArrowException, KeyError) as error:
         raise Mistake(f"cannot be read as parquet: {shown(str(error), quote=False)}; expected {FORMS}") from error
 
 
@@ -240,11 +240,9 @@ def cut(stored: Stored, limits: Limits) -> Stored | None:
     steps = [*fits, False].index(False) if prompt <= limits.prompt else 0
     if not steps or (steps < whole and (scores is None or limits.final_only)):
         return None
-    if scores is not None and limits.final_only:
-        scores = [0.0] * (whole - 1) + scores[-1:]
-    if steps < whole and scores is not None:
-        scores = scores[:steps]
-    score = stored.score if scores is stored.step_scores or scores is None else sum(scores)
+    if scores is not None:
+        scores = [0.0] * (whole - 1) + scores[-1:] if limits.final_only else scores[:steps]
+    score = stored.score if scores is None or scores == stored.step_scores else sum(scores)
     end, kept = trajectory.spans[steps - 1].end, Trajectory(trajectory.prompt)
     kept.response, kept.mask, kept.spans = trajectory.response[:end], trajectory.mask[:end], trajectory.spans[:steps]
     kept.log_probs = None if trajectory.log_probs is None else trajectory.log_probs[:end]

@@ -49,12 +49,12 @@ class Lengths:
         turn = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}]
         self._around = (self._templated(turn * 2) - self._templated(turn) + 1) // 2 - self.of("x")
 
-    def _templated(self, messages: list[Message], prompt: bool = False) -> int:
-        return len(self._tokenizer.apply_chat_template(messages, add_generation_prompt=prompt, return_dict=False))
+    def _templated(self, messages: list[Message]) -> int:
+        return len(self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
 
     def prompt(self, messages: list[Message]) -> int:
         """Tokens of the messages that an episode begins with."""
-        return self._templated(self._plain.messages(messages), prompt=True)
+        return self._templated(self._plain.messages(messages))
 
     def of(self, text: str) -> int:
         """Tokens of a text alone."""

@@ -47,8 +47,8 @@ class Resampler(Sampler[int]):
         sources: Sequence[str],
         rows: int,
         settings: Mapping[str, Any],
-        seed: int = 1,
-        shuffle: bool = True,
+        seed: int,
+        shuffle: bool,
     ) -> None:
         self.tasks, self.sources, self.settings, self.seed, self.shuffle = tasks, sources, settings, seed, shuffle
         first = {task: row for row, task in reversed([*enumerate(tasks)])}

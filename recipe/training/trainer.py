@@ -61,7 +61,6 @@ class Curriculum(PPOTrainer):
     def __init__(self, config: DictConfig):
         super().__init__(config)
         self.replay_buffer.poll_interval = config.stage.poll_interval
-        self.failed_prompts = self.lone_samples = 0
         self.alarms: Callable[[Mapping[str, float]], list[str]] = Alarms(config.stage.alarms)
         control = config.algorithm.kl_ctrl
         if config.algorithm.use_kl_in_reward and control.type == "adaptive":

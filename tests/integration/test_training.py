@@ -154,7 +154,7 @@ def test_a_killed_stage_goes_on_with_the_same_tasks(tmp_path: Path) -> None:
     tables = [parquet.read_table(path) for path in (tmp_path / "play.parquet", pool)]
     names = [info["task_id"] for table in tables for info in table["extra_info"].to_pylist()]
     settings = {"keep": [0.2, 0.85], "retire": 0.95, "replace": 0.5}
-    sampler = Resampler(names, ["made"] * len(names), IN_PLAY, settings)
+    sampler = Resampler(names, ["made"] * len(names), IN_PLAY, settings, 1, True)
     batches = (list(rows) for _ in range(STEPS) for rows in zip(*[iter(sampler)] * BATCH, strict=True))
     for step, rows in zip(range(1, STEPS + 1), batches, strict=False):
         lines = (stage / "rollouts" / "train" / f"{step:06d}.jsonl").read_text().splitlines()

@@ -6,7 +6,9 @@ python tests/support/engines.py "[('MODEL', LORA_RANK), ...]" FILE
 import ast
 import sys
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -122,7 +124,7 @@ def answers(engine: Any, loss: Any, whole: bool, on_policy: bool = True, own: bo
     )
     with engine.train_mode():
         engine.optimizer_zero_grad()
-        given = tu.assign_non_tensor(rows(whole), calculate_entropy=False, on_policy=on_policy)
+        given = tu.assign_non_tensor(rows(whole), calculate_entropy=False, **{"on_policy": True} if on_policy else {})
         if on_policy and own:
             pairs = zip(said["log_probs"].unbind(), given["responses"].unbind(), strict=True)
             old = [row.roll(1)[-len(response) :] for row, response in pairs]
@@ -180,10 +182,44 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
     return found
 
 
+def decisions() -> None:
+    """Which models take trees, and which rows are computed together."""
+    import verl.workers.engine.fsdp.transformer_impl as verls
+    from verl.utils import tensordict_utils as tu
+
+    import recipe.cpu.engine as engine
+
+    assert not verls.CPUOffloadPolicy(pin_memory=True).pin_memory
+    usual = {"_attn_implementation": "sdpa", "layer_types": ["full_attention"]}
+    for changes, backend, stateful, takes in (
+        *(({}, True, False, True), ({}, False, False, False), ({}, True, True, False)),
+        *(({"layer_types": None}, True, False, True), ({"_attn_implementation": "eager"}, True, False, False)),
+        *(({"attention_dropout": 0.1}, True, False, False), ({"sliding_window": 9}, True, False, False)),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, True, False, False),
+    ):
+        config = SimpleNamespace(**{**usual, **changes})
+        module = SimpleNamespace(config=config, _supports_attention_backend=backend, _is_stateful=stateful)
+        assert bool(engine._takes_trees(module)) is takes, changes
+    for limit, alone, expected in (  # in their order rows have 25, 64, 25, 4, 63 and 1 token of their own
+        *((182, False, [[2, 5, 1, 3, 4, 0]]), (181, False, [[2, 5, 1, 3], [4, 0]])),
+        *((117, False, [[2], [5, 1, 3], [4, 0]]), (92, False, [[2], [5, 1], [3], [4, 0]])),
+        *((60, False, [[2], [5], [1], [3], [4], [0]]), (182, True, [[2, 5, 1]])),
+    ):
+        data = tu.assign_non_tensor(rows(True), trees=True, policy_alone=alone, max_token_len_per_gpu=limit)
+        assert engine.prepare_micro_batches(data)[1] == expected, limit
+    data["advantages"] = data["advantages"] * 0
+    assert engine.prepare_micro_batches(data)[1] == [[0]], "the shortest"
+    with mock.patch("torch.distributed.get_world_size", return_value=2):
+        data = tu.assign_non_tensor(rows(True), trees=True)
+        with mock.patch.object(engine, "_prepare_micro_batches", lambda data, **_: data["max_token_len_per_gpu"]):
+            assert engine.prepare_micro_batches(data) == 71, "as many as the longest row of all workers"
+
+
 def main() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     import recipe.cpu.engine  # noqa: F401  registers the engines
 
+    decisions()
     cases = ast.literal_eval(sys.argv[1])
     torch.save({path: both(path, lora_rank) for path, lora_rank in cases}, sys.argv[2])
 

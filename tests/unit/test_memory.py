@@ -1,6 +1,7 @@
 """The estimate of memory: right where it was measured, refusing what cannot fit, and advising what does."""
 
 import json
+import subprocess
 from dataclasses import replace
 from functools import cache
 
@@ -49,9 +50,10 @@ def test_what_was_measured_can_be_measured_again(path):
 
 
 MODEL, ACTOR, ROLLOUT = (f"actor_rollout_ref.{part}" for part in ("model", "actor", "rollout"))
-CRITIC, PADDED = ("algorithm=tppo",), {"packed": False, "fused": False, "tensor_parallel": 2}
+PADDED = {"packed": False, "fused": False, "tensor_parallel": 2}
 LORA, WHOLE = {"checkpointing": False, "lora_rank": 16, "fused": False, "shards": 4}, {"fused": False, "entropy": False}
 AWAKE = {"param_offload": True, "optimizer_offload": True, "sleeps": False, "model_bytes": 2}
+AWAKE |= {"update_tokens": 600, "forward_tokens": 600, "reference_tokens": 400}
 SMALL = {"plays": False, "update_tokens": 400, "forward_tokens": 100, "shards": 1}
 ADAPTER = {"update_tokens": 10, "packed": False, "shards": 1, "lora_rank": 8, "fused": False}
 AWAY = [{"critic_param_offload": True}, {"critic_optimizer_offload": True, "critic_bytes": 2}]
@@ -66,12 +68,12 @@ FIGURES = [
     (80, "qwen3-8b", (), PADDED, (73.614, 300.52, 300.52, 451.409, 28.114), 669985, 49.144, 131.052),
     (80, "qwen3-8b", (), WHOLE, (73.614, 122.272, 122.272, 85.263, 36.304), 275349, 49.144, 131.052),
     (80, "qwen2.5-7b", (), LORA, (69.065, 117.507, 117.507, 449.294, 30.295), 717860, 45.694, 61.248),
-    (80, "qwen2.5-1.5b", (), AWAKE, (65.142, 66.946, 66.56, 72.025, 65.142), 1902856, 37.049, 15.437),
+    (80, "qwen2.5-1.5b", (), AWAKE, (65.142, 64.168, 63.352, 67.098, 65.142), 1902856, 37.049, 15.437),
     (80, "qwen2.5-7b", (), SMALL, (94.726, 104.505, 155.035), 717860, 45.694, 121.85),
     (80, "qwen2.5-1.5b", (), ADAPTER, (67.614, 290.18, 290.18, 10.018, 15.454), 1902856, 52.486, 12.424),
-    (80, "llama-3.1-8b", CRITIC, AWAY[0], (72.9, 33.269, 49.151, 43.385), 245800, 64.242, 224.847),
-    (80, "llama-3.1-8b", CRITIC, AWAY[1], (66.877, 27.246, 43.128, 37.362), 245800, 64.242, 176.666),
-    (80, "llama-3.1-8b", CRITIC, AWAY[2], (60.854, 25.239, 41.12, 31.34), 245800, 72.272, 224.847),
+    (80, "llama-3.1-8b", ("algorithm=tppo",), AWAY[0], (72.9, 33.269, 49.151, 43.385), 245800, 64.242, 224.847),
+    (80, "llama-3.1-8b", ("algorithm=tppo",), AWAY[1], (66.877, 27.246, 43.128, 37.362), 245800, 64.242, 176.666),
+    (80, "llama-3.1-8b", ("algorithm=tppo",), AWAY[2], (60.854, 25.239, 41.12, 31.34), 245800, 72.272, 224.847),
 ]
 
 
@@ -96,6 +98,7 @@ READ = {
         "forward_tokens": 32768
     },
     f"{ROLLOUT}.max_model_len=null": {},
+    f"{ROLLOUT}.max_model_len=20000": {"context": 20000},
     f"{ACTOR}.entropy_coeff=0": {"entropy": False},
     f"{ACTOR}.entropy_coeff=0 {ACTOR}.calculate_entropy=true": {},
     "algorithm.rollout_correction.bypass_mode=true": {"old_log_probs": False},
@@ -104,6 +107,8 @@ READ = {
     f"{MODEL}.lora_rank=8": {"lora_rank": 8, "reference": False},
     "actor_rollout_ref.ref.fsdp_config.model_dtype=fp32": {"reference_bytes": 4},
     "critic.fsdp.model_dtype=bf16": {"critic_bytes": 2},
+    f"critic.fsdp.model_dtype=float16 {ACTOR}.fsdp_config.model_dtype=fp16": {"critic_bytes": 2, "model_bytes": 2},
+    f"{ACTOR}.fsdp_config.model_dtype=float32": {},
     f"{ACTOR}.fsdp_config.model_dtype=bfloat16": {"model_bytes": 2},
     "trainer=separate": {"plays": False},
     f"{ROLLOUT}.max_num_seqs=9 {ROLLOUT}.tensor_model_parallel_size=2": {"tensor_parallel": 2, "sequences": 9},
@@ -125,29 +130,38 @@ def test_settings_that_a_user_gives_are_those_that_are_counted():
         assert settings_for(given=tuple(given.split())) == replace(settings_for(), **changed), given
 
 
-SHORTER = {"rollout.tensor_model_parallel_size": 2, "rollout.max_model_len": 28672, "data.max_response_length": 20480}
-OFF = {"actor.fsdp_config.offload_policy": "true"}
-UNFUSED = (f"{MODEL}.use_fused_kernels=false", f"{ROLLOUT}.gpu_memory_utilization=0.95")
+UPDATE, SHARE = "actor.ppo_max_token_len_per_gpu", "rollout.gpu_memory_utilization"
+OFF, WIDE = "actor.fsdp_config.offload_policy=true", "rollout.tensor_model_parallel_size"
+ONE, KEPT = "trainer.n_gpus_per_node=1 data.max_response_length=2000", f"{ROLLOUT}.free_cache_engine=false"
+UNFUSED = f"{MODEL}.use_fused_kernels=false actor_rollout_ref.{SHARE}=0.95"
 ADVICE = [
     # card, model, overrides, and the settings with which it would fit
-    (24, "qwen3-8b", (), {"actor.ppo_max_token_len_per_gpu": 28672, **OFF, **SHORTER}),
-    (40, "llama-3.1-8b", CRITIC, OFF),
-    (30, "qwen3-4b", (*CRITIC, "trainer.n_gpus_per_node=2"), {**OFF, "critic.fsdp.offload_policy": "true"}),
-    (48, "qwen3-8b", ("data.max_response_length=24000",), {"rollout.gpu_memory_utilization": 0.65}),
-    (40, "qwen2.5-7b", UNFUSED, {"model.use_fused_kernels": "true", "rollout.gpu_memory_utilization": 0.6}),
-    (80, "qwen3-8b", (f"{MODEL}.use_remove_padding=false",), {"model.use_remove_padding": "true"}),
+    (24, "qwen3-8b", "", f"{UPDATE}=28672 {OFF} {WIDE}=2 rollout.max_model_len=28672 data.max_response_length=20480"),
+    (50, "deep", "", f"{UPDATE}=12288 {OFF} {WIDE}=8 rollout.max_model_len=12288 data.max_response_length=4096"),
+    (16, "qwen3-8b", "data.max_response_length=2048", f"{UPDATE}=10240 {OFF} {WIDE}=4"),
+    (40, "llama-3.1-8b", "algorithm=tppo", OFF),
+    (30, "qwen3-4b", "algorithm=tppo trainer.n_gpus_per_node=2", f"{OFF} critic.fsdp.offload_policy=true"),
+    (85, "qwen3-4b", f"{ONE} {ROLLOUT}.max_model_len=250000", "actor.fsdp_config.optimizer_offload=true"),
+    (50, "qwen3-8b", f"data.max_response_length=24000 {ROLLOUT}.max_model_len=40000", f"{SHARE}=0.65"),
+    (44, "qwen3-8b", f"{ROLLOUT}.max_num_batched_tokens=65536", f"{SHARE}=0.6 rollout.max_num_batched_tokens=8192"),
+    (99, "qwen3-4b", f"{ONE} {KEPT} actor_rollout_ref.{SHARE}=0.21", f"{SHARE}=0.16"),
+    (100, "qwen3-4b", f"{ONE} {KEPT} actor_rollout_ref.{SHARE}=0.2", OFF),
+    (40, "qwen2.5-7b", UNFUSED, f"model.use_fused_kernels=true {SHARE}=0.6"),
+    (80, "qwen3-8b", f"{MODEL}.use_remove_padding=false", "model.use_remove_padding=true"),
 ]
 
 
 def test_what_is_advised_fits_and_is_said_as_overrides_that_make_it():
-    model = load_architecture("qwen2.5-7b")
-    assert memory.advise(model, replace(settings_for(24), gpus=1, shards=1)) is None
+    models = {name: load_architecture(name) for name in memory.SHIPPED}
+    models["deep"] = replace(models["llama-3.1-8b"], layers=300)
+    assert memory.advise(models["qwen2.5-7b"], replace(settings_for(24), gpus=1, shards=1)) is None
     for card, name, given, expected in ADVICE:
-        before = settings_for(card, given=given)
-        better = memory.advise(load_architecture(name), before)
-        advice = memory.overrides(before, better, prompt=8192)
-        assert {key.removeprefix("actor_rollout_ref."): value for key, value in advice.items()} == expected, name
-        assert settings_for(card, given=(*given, *(f"{key}={value}" for key, value in advice.items()))) == better
+        before = settings_for(card, given=tuple(given.split()))
+        better = memory.advise(models[name], before)
+        advice = [f"{key}={value}" for key, value in memory.overrides(before, better, prompt=8192).items()]
+        assert " ".join(advice).replace("actor_rollout_ref.", "") == expected, name
+        after = settings_for(card, given=(*given.split(), *advice))
+        assert replace(after, sequences=better.sequences) == better
 
 
 def test_engines_keep_their_share_or_are_not_there_and_the_last_byte_and_token_count():
@@ -176,6 +190,9 @@ def test_the_card_is_what_nvidia_smi_says_and_else_what_the_profile_says(tmp_pat
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     assert memory.card_bytes(config) == 24564 * 2**20 * 0.99
+    late = subprocess.TimeoutExpired("nvidia-smi", 20)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(late))
+    assert memory.card_bytes(config) == nominal_bytes(40)
 
 
 def test_a_model_is_counted_as_transformers_makes_it_and_one_that_is_not_known_is_told(tmp_path):
@@ -183,6 +200,7 @@ def test_a_model_is_counted_as_transformers_makes_it_and_one_that_is_not_known_i
     sizes |= {"intermediate_size": 128, "num_hidden_layers": 2}
     for kind, more in (
         *(("qwen2", {"num_key_value_heads": 2}), ("qwen3", {"num_key_value_heads": 1, "head_dim": 8})),
+        ("qwen2", {"num_attention_heads": 6, "num_key_value_heads": 2}),  # of 10 dimensions and not 10.7
         *(("llama", {"tie_word_embeddings": True}), ("mistral", {"num_key_value_heads": 4, "head_dim": 32})),
     ):
         values = {"num_key_value_heads": 4, "tie_word_embeddings": False, **sizes, **more, "model_type": kind}
@@ -192,10 +210,12 @@ def test_a_model_is_counted_as_transformers_makes_it_and_one_that_is_not_known_i
         for name in (tmp_path, tmp_path / "config.json"):
             assert load_architecture(str(name)).parameters == made.num_parameters(), kind
     changes = ({"num_attention_heads": 0}, {"model_type": "mixtral"}, {"vocab_size": None})
-    for text in ("", "[]", "null", *(json.dumps({**sizes, **change}) for change in changes)):
+    for text in ("", "[]", "null", "{}", "[" * 200_000, *(json.dumps({**sizes, **change}) for change in changes)):
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(UnknownArchitecture):
             load_architecture(str(tmp_path))
+    with pytest.raises(UnknownArchitecture):
+        load_architecture("/proc/self/mem")  # a file that cannot be read
 
 
 FITS = "GPUs of 80 GB (85.0 x 10^9 bytes for programs), by estimate."
@@ -213,13 +233,15 @@ TOLD = {
         "host: 110 GB: processes 64, reference 15, loading, saving 30",
         "disk: 122 GB a checkpoint, 30 GB an exported model",
     ),
-    ("qwen3-4b", "hardware=gpu1", "--card", "10"): (
+    ("qwen3-4b", "hardware=gpu1", "--card", "10.46"): (
         1,
-        "qwen3-4b does not fit on 1 GPUs of 10 GB (10.6 x 10^9 bytes for programs), by estimate: generation takes 23 "
-        "of 10.1 GB; log-probs takes 27 of 10.1 GB; update takes 35 of 10.1 GB; weights takes 32 of 10.1 GB; vLLM's "
+        "qwen3-4b does not fit on 1 GPUs of 10.5 GB (11.1 x 10^9 bytes for programs), by estimate: generation takes 24 "
+        "of 10.6 GB; log-probs takes 27 of 10.6 GB; update takes 35 of 10.6 GB; weights takes 32 of 10.6 GB; vLLM's "
         "share leaves room for 0 tokens of a conversation's 32768.",
         "It would fit with: more or larger cards, LoRA, or a smaller model. launcher.check_gpu_memory=false starts "
         "anyway.",
+        "cache: 5.0 GB for vLLM; 0 tokens for 128 conversations, 0 each; at full length (32768) 0 at once: vLLM stops "
+        "others in between (preemption)",
     ),
     ("qwen3-4b", "algorithm=opd", f"{memory.TEACHER}.model_path=qwen3-8b", "--card", "80"): (
         *(0, "host: 128 GB: processes 64, loading 64"),
@@ -227,7 +249,8 @@ TOLD = {
     ),
     ("qwen3-4b", "--config-name", "stage1"): (0,),
     ("no-such-model",): (2,),
-    ("qwen2.5-7b", "hardware=tiny"): (2,),
+    ("qwen2.5-7b", "hardware=tiny", "--card", "80"): (2,),
+    ("qwen2.5-7b", "launcher.needs.gpu_memory_gb=null"): (2,),
 }
 
 

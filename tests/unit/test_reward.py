@@ -5,7 +5,6 @@ Stored episodes can be scored again without a model.
 
 import argparse
 import asyncio
-import itertools
 import json
 import math
 import pickle
@@ -22,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.metric_utils import process_validation_metrics
 from verl.trainer.ppo.reward import get_custom_reward_fn
 
+from interaction import user_file
 from interaction.episode_file import append, path_of
 from recipe import rescore, reward
 from recipe.files import PreflightError
@@ -99,8 +99,7 @@ FAILS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_reward_that_gives_no_score_costs_verl_one_sample_and_one_line(tmp_path, kind, capsys, monkeypatch):
-    monkeypatch.setattr(reward, "_failures", itertools.count(reward.NAMED_FAILURES - 2))
+def test_a_reward_that_gives_no_score_costs_verl_one_sample_and_one_line(tmp_path, kind, capsys):
     for number, (body, said) in enumerate(FAILS.items()):
         (folder := tmp_path / str(number)).mkdir()
         body = body.replace("time.sleep", "await asyncio.sleep") if kind == "async def" else body
@@ -112,10 +111,13 @@ def test_a_reward_that_gives_no_score_costs_verl_one_sample_and_one_line(tmp_pat
         if kind == "def":
             with pytest.raises(PreflightError, match=said):
                 require(data.reward(config, [], {}))
-    with pytest.raises(RewardError, match=r"\(an episode\)"):
-        by_verl(config, extra_info=None)
-    said = re.findall("REWARD FAILED on (.*): the reward compute_score of", capsys.readouterr().out)
-    assert said[0] == "task_7" and len(said) == 3, "the first of a worker's failures"
+    worker, said = user_file.load("worker", Path(reward.__file__)), ["task_7", *["an episode"] * 9]
+    given = {"path": written(tmp_path, "return math.nan"), "name": "compute_score", "timeout": 60, "metric": None}
+    capsys.readouterr()
+    for task in [{"task_id": "task_7"}, *[None] * 11]:
+        with pytest.raises(worker.RewardError, match=r"\(task_7\)" if task else r"\(an episode\)"):
+            worker.compute_score(given, extra_info=task)
+    assert re.findall("REWARD FAILED on (.*): the reward compute_score of", capsys.readouterr().out) == said
 
 
 def test_an_argument_that_a_reward_does_not_name_is_refused_or_told_of(tmp_path, capsys):
@@ -123,6 +125,10 @@ def test_an_argument_that_a_reward_does_not_name_is_refused_or_told_of(tmp_path,
     with pytest.raises(PreflightError, match="takes no argument prize; its parameters are .*price"):
         require(data.reward(config_of(path, prize=1), [], {}))
     require(data.reward(config_of(path, price=1), [], {}))
+    (tmp_path / "bad.py").write_text("1 / 0")
+    for source, said in ((path, "has no function `other`"), (tmp_path / "bad.py", "cannot be imported.*ZeroDivision")):
+        with pytest.raises(RewardError, match=said):
+            reward.load(str(source), "other")
     (tmp_path / "any").mkdir()
     require(data.reward(config_of(written(tmp_path / "any", "return 0.0"), prize=1), [], {}))
     for text, read in (("a=1", ("a", 1)), ("a=b=c", ("a", "b=c")), ("a=", ("a", ""))):
@@ -154,7 +160,8 @@ def test_numbers_of_numpy_and_torch_are_scores_and_a_metric_that_is_not_finite_i
         assert values == {"score": 1.0, "note": "x", "n": 1, "none": None}
         json.dumps(values)
     mappings = {}, {"reward": 1.0}, {"score": "1"}, {"score": 1.0, "why": []}, {"score": 1.0, 3: 1.0}, {"score": None}
-    for result in (None, "1.0", b"1", [1.0], object(), np.ones(2), -math.inf, 10**400, "a\n" * 999, *mappings):
+    others = None, "1.0", b"1", [1.0], object(), np.ones(2), torch.ones(2), -math.inf, 10**400, "a\n" * 999
+    for result in (*others, *mappings):
         with pytest.raises(RewardError, match="^returned") as error:
             checked(result)
         assert "\n" not in str(error.value)

@@ -115,7 +115,8 @@ def test_values_of_the_environment_and_empty_episodes_change_nothing_and_its_rew
     for name, estimate in ESTIMATORS.items():
         with pytest.raises(ValueError, match="episode 1 .* reward of 0.5 on tokens that are not the model's"):
             estimate(lost)
-        assert not estimate(padding)[0][-1].any(), name
+        for rows in (padding, {key: value[-1:] for key, value in padding.items()}):
+            assert not estimate(rows)[0][-1].any(), name
 
 
 def test_tokens_or_steps_are_whitened_each_with_the_same_weight_and_a_single_one_stays():
@@ -123,9 +124,8 @@ def test_tokens_or_steps_are_whitened_each_with_the_same_weight_and_a_single_one
     tokens, whole = (ESTIMATORS[name](data)[0] for name in ("gae_bad", "gae_step"))
     for values in (tokens[data["mask"] > 0], whole[steps.firsts(data["ids"])]):
         assert (values.mean().item(), values.std().item()) == pytest.approx((0, 1), abs=1e-6)
-    for rewards in ([0.3], [0.3, 0.9]):
+    for rewards, expected in (([0.3], [0.3]), ([0.3, 0.9], [-math.sqrt(0.5), math.sqrt(0.5)]), ([0.5, 0.5], [0, 0])):
         row = torch.tensor([rewards])
         few = row, 0 * row, torch.ones_like(row).long(), torch.arange(row.shape[1])[None]
         for estimate in (gae_bad, gae_step):
-            found = estimate(*few, gamma=0.0, lam=0.0)[0][0].tolist()
-            assert found == pytest.approx(rewards if len(rewards) == 1 else [-math.sqrt(0.5), math.sqrt(0.5)])
+            assert estimate(*few, gamma=0.0, lam=0.0)[0][0].tolist() == pytest.approx(expected)

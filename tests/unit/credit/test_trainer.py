@@ -16,7 +16,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 import recipe.training.trainer
 from recipe.credit import GROUPED, estimators
-from recipe.credit.kl_control import EpisodeKLController
+from recipe.credit.kl_control import EpisodeKLController, episode_kl
 from recipe.credit.registry import columns_of
 from recipe.settings import compose
 from recipe.training.left_out import leave_out_cut_episodes
@@ -122,12 +122,13 @@ def test_an_estimator_of_a_users_gets_ids_and_values_of_the_batch_by_name(monkey
 def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_is_asked(monkeypatch):
     cut = NonTensorStack({}, {"truncated": True}, {"truncated": False}, {})
     plain, filtered = store(extra_fields=cut), store(extra_fields=cut)
-    with_all, _ = compute(monkeypatch, plain, "grpo")
-    assert "loss_mask" not in plain.written
-    found, metrics = compute(monkeypatch, filtered, "grpo", "interaction.overlong.train=false")
-    assert metrics["train/overlong_left_out"] == 0.25
-    torch.testing.assert_close(found, with_all, msg="the score of a cut episode stays in the mean of its group")
     expected = padded(plain, "response_mask")
+    advantages = expected * torch.tensor([[0.3], [-0.3], [0.6], [-0.6]])  # of scores 1.1 and 0.5, 1.3 and 0.1
+    for columns, train in ((plain, "true"), (filtered, "false")):
+        given = (f"interaction.overlong.train={train}", "algorithm.norm_adv_by_std_in_grpo=false")
+        found, metrics = compute(monkeypatch, columns, "grpo", *given)
+        torch.testing.assert_close(found, advantages, msg="the score of a cut episode stays in the mean of its group")
+    assert metrics["train/overlong_left_out"] == 0.25 and "loss_mask" not in plain.written
     expected[1] = 0
     for name in ("response_mask", "loss_mask"):
         torch.testing.assert_close(filtered.written[name], expected)
@@ -146,6 +147,8 @@ def test_ids_of_verls_padding_episodes_are_cut_to_their_mask_and_without_ids_tha
     found = columns_of(columns.kv_batch_get(["k"] * 4, "train", ["response_mask", "step_ids", "turn_ids"]))
     assert {*found["step_ids"][3].tolist()} == {*found["turn_ids"][3].tolist()} == {-1}
     assert found["step_ids"][0].tolist() == IDS[0] and found.keys() == {"step_ids", "turn_ids"}
+    found = columns_of(store().kv_batch_get(["k"] * 4, "train", ["response_mask", "values"]))
+    assert found["values"].tolist() == padded(store(), "values").tolist()
     with_ids, _ = compute(monkeypatch, store(), "appo")
     without = store()
     del without.columns["step_ids"], without.columns["turn_ids"]
@@ -176,7 +179,7 @@ def make_trainer(tmp_path, monkeypatch):
 
 def play(trainer, monkeypatch, nats, padding=0):
     """A step of four episodes with that KL in all, spread over the model's tokens; returns what is logged."""
-    masks = [torch.tensor([int(place % 3 != 2) for place in range(length)]) for length in (50, 10, 200, 20)]
+    masks = [torch.tensor([int(place % 3 != 2) for place in range(length)]) for length in (50, 1, 200, 20)]
     policy = [nats[row] / mask.sum() * mask + 7.0 * (1 - mask) for row, mask in enumerate(masks)]
     masks += [torch.tensor([0])] * padding
     policy += [torch.tensor([9.0])] * padding
@@ -208,6 +211,8 @@ def test_the_coefficient_follows_the_kl_of_an_episode_as_trls_does_whichever_way
     assert metrics["actor/reward_kl_per_episode"] == pytest.approx(6.6)
     trainer.kl_ctrl_in_reward.observe(float("nan"), 4)
     assert trainer.kl_ctrl_in_reward.value == pytest.approx(0.312), "NaN would stay in it"
+    nothing = dict.fromkeys(("old_log_probs", "ref_log_prob", "response_mask"), torch.zeros(2, 3))
+    assert episode_kl(nothing, "kl") == (0.0, 0)
     # on stored trajectories the mean of the log-ratio is below 0 the further the policy is from the start
     for nats, coefficient in ((-400.0, 0.324), (0.0, 0.276), (60.0, 0.324)):
         trainer = make_trainer()

@@ -5,16 +5,17 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from support import chat_templates
 from support.control_tokens import ECHO
-from torch.utils.data import DistributedSampler
+from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 
 from bfcl_env import load_scenarios
@@ -26,7 +27,8 @@ from recipe.offline import conversations
 from recipe.offline.conversations import Conversation, hold_out, on_both, read_conversations
 from recipe.preflight.model import load_tokenizer
 from recipe.settings import compose
-from recipe.training.sft_trainer import filled
+from recipe.stage.state import Target, look
+from recipe.training import sft_trainer
 
 TALK = [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "No."}]
 
@@ -271,11 +273,43 @@ def test_what_cannot_be_trained_is_refused_with_what_to_set(tmp_path: Path) -> N
         prepared(tmp_path, {"train.jsonl": [{**row, "query_id": "7"} for row in questions(8)]}, "data.val_share=0.5")
 
 
-def test_each_process_validates_as_many_rows_and_all_of_them_count_once() -> None:
-    for count, (ranks, each) in itertools.product((1, 2, 5, 16, 17), ((1, 1), (1, 2), (8, 1), (4, 4))):
-        given = [{"input_ids": torch.full((3,), place), "loss_mask": torch.ones(3)} for place in range(count)]
-        rows = filled(given, ranks * each)
-        sampled = [[*DistributedSampler(rows, num_replicas=ranks, rank=rank, shuffle=False)] for rank in range(ranks)]
-        assert {len(places) for places in sampled} == {len(rows) // ranks} and len(rows) // ranks % each == 0
-        seen = [rows[place] for places in sampled for place in places]
-        assert sorted(int(row["input_ids"][0]) for row in seen if row["loss_mask"].any()) == list(range(count))
+def test_each_process_validates_one_batch_of_as_many_rows_and_all_of_them_count_once(monkeypatch: Any) -> None:
+    monkeypatch.setattr(SFTTrainer, "_build_dataloader", lambda self: None)
+    trainer = sft_trainer.WarmStart.__new__(sft_trainer.WarmStart)
+    trainer.val_dataset = trainer.val_dataloader = None
+    trainer._build_dataloader()
+    assert trainer.val_dataloader is None, "nothing is validated"
+    trainer.collate_fn, sizes = list, ((1, 1), (1, 2), (8, 1), (4, 4))
+    for count, (ranks, each), dynamic in itertools.product((1, 2, 5, 16, 17), sizes, (False, True)):
+        trainer.val_dataset = [{"place": place, "loss_mask": torch.ones(3)} for place in range(count)]
+        trainer.config = OmegaConf.create({"data": {"use_dynamic_bsz": dynamic, "micro_batch_size_per_gpu": each}})
+        seen, multiple = list[Any](), ranks * (1 if dynamic else each)
+        for rank in range(ranks):
+            sides = {"get_data_parallel_size": lambda ranks=ranks: ranks, "get_data_parallel_rank": lambda at=rank: at}
+            trainer.engine = SimpleNamespace(**sides)
+            trainer._build_dataloader()
+            (batch,) = trainer.val_dataloader
+            assert len(batch) * ranks == count + -count % multiple
+            seen += [row["place"] for row in batch if row["loss_mask"].any()]
+        assert seen == [place for rank in range(ranks) for place in range(rank, count, ranks)]
+
+
+def test_a_warm_start_resumes_with_the_next_epoch_and_makes_no_step_too_many(tmp_path: Path, monkeypatch: Any) -> None:
+    def init(self: Any, config: Any) -> None:
+        self.resume_global_step, self.total_training_steps, self.steps_per_epoch = config.at, 8, 4
+        self.ckpt_handler = SimpleNamespace(train_dataloader="the same epoch")
+
+    def build(self: Any) -> None:
+        self.val_dataset, self.train_dataloader = None, "the next one"
+
+    for name, own in (("__init__", init), ("_build_dataloader", build), ("fit", lambda self: fitted.append(self))):
+        monkeypatch.setattr(SFTTrainer, name, own)
+    for name in ("mask_prints", "initialize_global_process_group", "destroy_global_process_group"):
+        monkeypatch.setattr(sft_trainer, name, lambda *_: None)
+    goes_on = ((0, ["the same epoch"]), (3, ["the same epoch"]), (4, ["the next one"]), (8, []))
+    for rank, (at, expected) in itertools.product("01", goes_on):
+        monkeypatch.setenv("RANK", rank)
+        fitted, stage = list[Any](), tmp_path / f"{rank}{at}"
+        assert sft_trainer.train(OmegaConf.create({"at": at, "paths": {"stage": str(stage)}})) == 8
+        assert [one.ckpt_handler.train_dataloader for one in fitted] == expected
+        assert (look(stage).target == Target(8, 8)) is (rank == "0"), (rank, at)

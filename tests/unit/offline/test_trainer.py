@@ -97,7 +97,11 @@ def test_the_start_model_may_give_the_old_log_probabilities_and_what_corrects_fo
     store = Store(ref_log_prob=nested(ref), rollout_log_probs=nested(sampled), response_mask=masks)
     monkeypatch.setattr(trainer, "tq", store)
     monkeypatch.setattr(trainer.CurriculumTrainer, "_compute_advantage", lambda *_: "updated")
-    one, metrics = trainer.OfflineTrainer.__new__(trainer.OfflineTrainer), dict[str, float]()
+    monkeypatch.setattr(trainer.CurriculumTrainer, "__init__", lambda self, config: None)
+    config = OmegaConf.create({"reward": {"num_workers": 8}, "actor_rollout_ref": {"rollout": {"nnodes": 0}}})
+    one, metrics = trainer.OfflineTrainer(config), dict[str, float]()
+    assert (config.reward.num_workers, config.actor_rollout_ref.rollout.nnodes) == (0, 1)
+    assert not one._enable_hybrid_replicas and one.alarms({"train/format_rate": 0.0}) == []
     correction = {"rollout_is": weighted, "rollout_is_threshold": 9.0, "rollout_rs": None}
     algorithm = {"rollout_correction": correction}
     one.config = OmegaConf.create({"offline": {"old_log_probs": old}, "algorithm": algorithm})

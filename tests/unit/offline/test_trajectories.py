@@ -1,11 +1,13 @@
 """Stored trajectories as they are read: the tokens that were played, and a name for everything that is wrong."""
 
 import itertools
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import chat_templates
@@ -13,8 +15,9 @@ from support.control_tokens import ECHO
 from support.stored import CONTEXT, PROMPT, line, tokenizer, write_lines, write_rows
 
 from data_prep.steptool.lengths import Measure
+from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA
 from recipe.files import PreflightError
-from recipe.offline.trajectories import COMPARED, Limits, Mistake, Place, Stored, Survey, found, read, survey
+from recipe.offline.trajectories import Limits, Mistake, Place, Stored, Survey, found, read, survey
 
 ROOMY = Limits(prompt=100, response=100, context=None, reply=None, final_only=False)
 
@@ -52,7 +55,7 @@ def test_an_episode_has_the_ids_mask_steps_and_log_probabilities_that_were_store
     made["tokens"]["mask"][1] = 0  # a token with which the model stopped, but which opens the next message
     assert stored(made)[0].trajectory.mask == [1, 0, 0, 1, 1, 1]
     assert (one.group, one.reward, one.truncated) == ("u", {"acc": 1.0}, False)
-    made = line(uid=None, reward={"acc": True, "note": "x", "none": None}, step_scores=[])
+    made = line(uid=None, reward={"acc": True, "note": "x", "none": None, "huge": math.inf}, step_scores=[])
     del made["category"]
     made["episode"]["stop_reason"], made["tokens"] = "max_tokens", with_context(made["tokens"])
     (one,) = stored(made)
@@ -70,24 +73,27 @@ def test_a_text_is_tokenised_alone_and_the_model_s_tokens_are_those_of_the_respo
     assert one.trajectory.ids == [token for ids in said for token in ids]
     assert one.trajectory.mask == [*[1] * len(said[1]), *[0] * len(said[2]), *[1] * len(said[3])]
     assert (one.group, one.step_scores, one.score) == ("q", [0.5, -1.0], -0.5)
-    assert one.trajectory.log_probs is None
+    assert one.trajectory.log_probs is None and [span.turn for span in one.trajectory.spans] == [0, 0]
 
 
-def with_(at: Any = None, **tokens: Any) -> dict[str, Any]:
+def with_(at: Any = (3, 6), **tokens: Any) -> dict[str, Any]:
     """A line whose second step is `at` these tokens."""
     made = line()
-    made["episode"]["turns"][1]["steps"][0]["tokens"] = at or [3, 6]
+    made["episode"]["turns"][1]["steps"][0]["tokens"] = at
     return {**made, "tokens": made["tokens"] | tokens}
 
 
 def test_what_is_wrong_is_named_by_file_line_and_field(tmp_path: Path) -> None:
     for made, words in (
         ({**line(), "tokens": None}, "tokens.*interaction.record_tokens=true"),
-        (with_(prompt=[1, -2]), "id -2"),
+        (with_(prompt=[1, -1]), "id -1"),
         (with_(mask=[1, 1]), "tokens.mask: has 2 items; expected one a token, 6"),
         (with_(mask=[1, 1, 1, 1, 1, 1]), "tokens.mask.*steps of the episode"),
         (with_(logprobs=[float("nan")] * 6), "tokens.logprobs.*finite"),
         (with_([3, 60]), "step 1.*up to 6"),
+        (with_([3, 3]), "step 1.*is 3, 3"),
+        (with_(None), "step 1.*is 0, 0"),
+        ({**line(), "score": "1.25"}, "score"),
         (with_([2, 6]), "step 1.*without a token of the environment"),
         ({**line(), "score": float("inf")}, "score.*finite number"),
         ({**line(), "score": 7.0}, "step_scores.*sum to 1.25"),
@@ -112,9 +118,13 @@ def test_what_is_wrong_is_named_by_file_line_and_field(tmp_path: Path) -> None:
         path = write_rows(tmp_path / f"{number}.parquet", ("good", ones[:1]), (query, steps))
         (mistake,) = look(path).mistakes
         assert mistake.startswith(f"{path}, row 2, {words}")
-    (tmp_path / "rows.parquet").write_text("no parquet")
-    (mistake,) = look(tmp_path / "rows.parquet").mistakes
-    assert "cannot be read as parquet" in mistake
+    columns = [pa.array([1])] * len(TRAJECTORY_SCHEMA)
+    pq.write_table(pa.table(columns, names=TRAJECTORY_SCHEMA.names), path := tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"query_id": ["q"]}), other := tmp_path / "other.parquet")
+    for content in (b"no parquet", b"PAR1" + b"x" * 20 + b"\x08\0\0\0PAR1", path.read_bytes(), other.read_bytes()):
+        path.write_bytes(content)
+        (mistake,) = look(path).mistakes
+        assert "cannot be read as parquet" in mistake
 
 
 def test_whatever_stands_in_a_line_is_a_trajectory_or_a_mistake(tmp_path: Path) -> None:
@@ -132,7 +142,7 @@ def test_ids_of_another_model_are_told_by_their_size_and_by_what_they_read(tmp_p
         lines = [line(uid=str(place)) for place in range(6)]
         lines[number]["episode"]["turns"][0]["steps"][0]["text"] = "what this model never wrote"
         result = look(write_lines(path, lines))
-        assert len(result.mistakes) == (number < COMPARED) and result.counts["read"] == 6
+        assert len(result.mistakes) == (number < 4) and result.counts["read"] == 6
         assert all("step 0 reads" in one and "another model's tokenizer" in one for one in result.mistakes)
 
 
@@ -171,6 +181,8 @@ def test_steps_that_do_not_fit_are_dropped_whole_with_their_rewards(stored: Any,
                 expected = scores and ([0.0, 1.0] if limits.final_only else scores[:steps])
                 assert (one.step_scores, one.score) == (expected, sum(expected) if expected else made["score"])
                 assert result.longest == len(one.trajectory.ids) == 3 + end
+    (one,) = stored(line(((5,), (6,), (7,)), (0.25, 0.5, 1.0)), limits=Limits(9, 9, None, None, True))
+    assert (one.step_scores, one.score) == ([0.0, 0.0, 1.0], 1.0)
     result = look(write_lines(path, [line(()), line(((5,),), (1.0,), uid="2", log_probs=False)]))
     assert result.counts == {"read": 2, "silent": 1, "trained": 1, "shortened": 0, "steps_dropped": 0, "log_probs": 0}
     ((place,),) = result.items(grouped=False)

@@ -210,15 +210,34 @@ def test_an_estimator_and_a_loss_of_ones_own_are_tried_on_a_small_batch(configur
         (lambda token_level_rewards, **_: (token_level_rewards.sum(1),) * 2, "(5,)"),
         (lambda token_level_rewards, **_: (token_level_rewards,), "(5, 6)"),
         (lambda values, **_: (values, values), "values"),
-        (lambda token_level_rewards, turn_ids, **_: (token_level_rewards, turn_ids + 0.0), ""),
     ):
         monkeypatch.setitem(ADV_ESTIMATOR_REGISTRY, "mine", estimate)
         wrong = refusal(data.own_code(config))
-        assert word in wrong and bool(word) is wrong.startswith("VERL_USE_EXTERNAL_MODULES=my_module: "), (word, wrong)
+        assert word in wrong and wrong.startswith("VERL_USE_EXTERNAL_MODULES=my_module: "), (word, wrong)
+
+    def estimate(token_level_rewards, response_mask, index, values, turn_ids, step_ids, config, **_):
+        """Asserts that episodes have two messages; a rollout is alone only where groups do not count."""
+        number = 4 if config.credit.grouped else 5
+        assert turn_ids.tolist() == step_ids.tolist() == [[0, 0, -1, 1, 1, -1]] * number
+        assert response_mask.tolist() == [[1, 1, 0, 1, 1, 0]] * number and not values.any()
+        assert token_level_rewards.tolist() == [[0, 0, 0, 0, last, 0] for last in (1, 0, 0.5, 0.5, 1)[:number]]
+        assert "".join(index) == "aabbc"[:number]
+        return token_level_rewards, values
+
+    config.critic.enable = True
+    monkeypatch.setitem(ADV_ESTIMATOR_REGISTRY, "mine", estimate)
+    for config.algorithm.credit.grouped in (True, False):
+        assert refusal(data.own_code(config)) == ""
     config.actor_rollout_ref.actor.policy_loss.loss_mode = "my_loss"
     assert "my_loss" in refusal(data.own_code(config))
+
+    def good(old_log_prob, log_prob, advantages, response_mask, config, **_):
+        assert old_log_prob.tolist() == log_prob.tolist() == [[-1] * 3] * 2
+        assert advantages.tolist() == response_mask.tolist() == [[1] * 3] * 2
+        return log_prob.mean() * config.clip_ratio_low, {}
+
     for loss, word in (
-        (lambda log_prob, config, **_: (log_prob.mean() * config.clip_ratio_low, {}), ""),
+        (good, ""),
         (lambda log_prob, **_: (log_prob.mean() / 0, {}), "expected a finite number"),
         (lambda log_prob, **_: (log_prob, {}), "expected a finite number"),
         (lambda turn_ids, **_: (turn_ids, {}), "turn_ids"),

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 from support.own_environment import example, write_namesake
+from tokenizers.processors import TemplateProcessing
 from verl.trainer.ppo.utils import create_rl_dataset
 
 from bfcl_env import load_scenarios
@@ -41,13 +42,15 @@ def fits(scenario, lengths, budget, **policy):
 
 async def test_a_task_fits_just_where_its_gold_fits_in_the_agent_loop(lengths, tokenizer, engine, make_loop):
     for scenario in (*SHORT[:2], *LONG[:2]):
-        replies = [said["content"] for said in play_gold(scenario, think_xml)[0] if said["role"] == "assistant"]
+        messages = play_gold(scenario, think_xml)[0]
+        replies = [said["content"] for said in messages if said["role"] == "assistant"]
         policy = {"max_result_chars": None}
         loop = make_loop(tokenizer, engine(tokenizer, replies), response_length=200_000, policy=policy)
         info = {"task_id": scenario.id, "split": "train"}
         output = await loop.run({}, extra_info=info, uid="a", session_id=0, global_steps=1)
         assert output.extra_fields["episode"]["stop_reason"] == "completed"
         prompt, response = len(output.prompt_ids), len(output.response_mask)
+        assert lengths.prompt(messages[:2]) == prompt
         near = 8 * len(scenario.turns)  # what a template writes between messages is counted on average
         assert fits(scenario, lengths, Budget(response=response + near))
         assert not fits(scenario, lengths, Budget(response=response - near))
@@ -55,20 +58,28 @@ async def test_a_task_fits_just_where_its_gold_fits_in_the_agent_loop(lengths, t
         assert not fits(scenario, lengths, Budget(context=prompt + response - near))
 
 
-def test_gold_has_the_limits_of_a_message_of_a_turn_and_of_a_result_to_the_token(lengths, tokenizer, tmp_path):
+def test_gold_has_the_limits_of_message_turn_and_result_to_the_token(lengths, tokenizer, tmp_path, monkeypatch):
     around, talk = lengths.most([""]), [{"role": role, "content": "x"} for role in ("user", "assistant")] * 3
-    assert lengths.most(["é"]) == around + 2
+    assert lengths.most(["é", "", ""]) == 3 * around + 2
     assert len(tokenizer.apply_chat_template(talk)["input_ids"]) == 6 * (around + 1)
-    for scenario in (SHORT[0], LONG[3]):
+    monkeypatch.setattr("recipe.cpu.tiny_policy.TAGS", ())
+    by_byte = Lengths(make_tokenizer([]))
+    uneven = make_tokenizer([])  # two tokens around a user's message and one around the model's, and one at the start
+    uneven.chat_template = "{% for said in messages %}{{ said.content }}<|im_end|>{% if loop.index0 % 2 == 0 %}"
+    uneven.chat_template += "<|im_end|>{% endif %}{% endfor %}"
+    begin = ("<|im_start|>", uneven.convert_tokens_to_ids("<|im_start|>"))
+    uneven.backend_tokenizer.post_processor = TemplateProcessing(single=f"{begin[0]} $A", special_tokens=[begin])
+    assert (Lengths(uneven).most([""]), Lengths(uneven).of("x")) == (2, 1)
+    for scenario, words in ((SHORT[0], lengths), (LONG[3], lengths), (SHORT[0], by_byte)):
         messages = play_gold(scenario, think_xml)[0]
         first = next(place for place, said in enumerate(messages) if said["role"] == "assistant")
-        texts = [said["content"] for said in messages[first:]]
-        response = around * len(texts) + sum(map(lengths.of, texts))
+        texts, around = [said["content"] for said in messages[first:]], words.most([""])
+        response = around * len(texts) + sum(map(words.of, texts))
         reply = max((said["content"] for said in messages if said["role"] == "assistant"), key=len)
-        context = lengths.prompt(messages[:first]) + response
-        for name, least in (("response", response), ("reply", around + lengths.of(reply)), ("context", context)):
-            assert fits(scenario, lengths, Budget(**{name: least})), (scenario.id, name)
-            assert not fits(scenario, lengths, Budget(**{name: least - 1})), (scenario.id, name)
+        context = words.prompt(messages[:first]) + response
+        for name, least in (("response", response), ("reply", around + words.of(reply)), ("context", context)):
+            assert fits(scenario, words, Budget(**{name: least})), (scenario.id, name)
+            assert not fits(scenario, words, Budget(**{name: least - 1})), (scenario.id, name)
     long = next(scenario for scenario in LONG if not fits(scenario, lengths, Budget(response=LIMIT)))
     for scenario, budget, policy, enough in (
         (SHORT[0], Budget(), {"max_steps_per_turn": 2}, True),
@@ -86,19 +97,22 @@ def test_gold_has_the_limits_of_a_message_of_a_turn_and_of_a_result_to_the_token
 def judged(configured, refusal, tmp_path, tokenizer):
     """The problems, the notes and the configuration of a stage with these tasks."""
 
-    def judged(train, val, over_budget="keep", from_gold=None, held_out="val", pool=None, **data):
+    def judged(train, val, over_budget="keep", from_gold=None, held_out="val", pool=(), prompts=(), **data):
         config, notes = configured(f"stage.over_budget={over_budget}", f"paths.run={tmp_path}"), list[str]()
         for key, split, scenarios in (("train_files", "train", train), ("val_files", held_out, val)):
             config.data[key] = str(tmp_path / f"{key}.parquet")
             write_table(rl_table(scenarios, split, think_xml), Path(config.data[key]))
-        if pool:
-            config.stage.resample.pool = str(tmp_path / "pool.parquet")
-            write_table(rl_table(pool, "train", think_xml), tmp_path / "pool.parquet")
+        names = [str(tmp_path / f"pool{number}.parquet") for number in range(len(pool))]
+        for name, scenarios in zip(names, pool, strict=True):
+            write_table(rl_table(scenarios, "train", think_xml), Path(name))
+        config.stage.resample.pool = names or None
         policy = {"max_steps_per_turn": 20}
         config.interaction.update(max_tokens_per_reply=None, train={**policy, "from_gold": from_gold}, val=policy)
         config.actor_rollout_ref.rollout.max_model_len = None
         config.data.update({"train_batch_size": 2, "max_prompt_length": 8192, "max_response_length": LIMIT, **data})
         read = {str(path): parquet_rows(path) for path in tmp_path.glob("*.parquet")}
+        for row, text in zip(read[config.data.train_files], prompts, strict=False):
+            row["prompt"] = [{"role": "user", "content": text}]
         return refusal(check_budget(config, tokenizer, think_xml, read, notes)), notes, config
 
     return judged
@@ -135,9 +149,9 @@ def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_lo
         assert problem in wrong and bool(wrong) is bool(problem) and notes[-1].endswith(note)
         assert (notes[-1] == prompt) is not bool(note)
     fitting = [task.id for task in tasks if task.id not in too_long]
-    wrong, notes, config = judged(SHORT, SHORT, "leave_out", pool=tasks, train_batch_size=6)
+    wrong, notes, config = judged(SHORT, SHORT, "leave_out", pool=(SHORT, LONG), train_batch_size=6)
     assert not wrong and config.data.leave_out == sorted(too_long) and len(notes) == 2
-    assert notes[0].endswith(f"left out of training, {12 - count} rows stay")
+    assert notes[0].endswith(f"left out of training, {6 - count} rows stay")
     digest = sha256("\n".join([*(task.id for task in SHORT), *fitting]).encode()).hexdigest()
     assert config.data.tasks == {"rows": 6, "digest": digest}
     for over, split, word in (
@@ -149,12 +163,21 @@ def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_lo
         assert word in wrong and bool(wrong) is bool(word)
 
 
-def test_rows_are_left_out_of_training_and_never_of_the_validation(judged, tokenizer, too_long):
+def test_the_eight_prompts_with_the_most_characters_are_counted(judged, lengths):
+    said = [*[" file" * 4000] * 7, "é" * 19_999, "€" * 19_998]
+    _, notes, _ = judged([*SHORT, *LONG], SHORT, prompts=said)
+    longest = lengths.prompt([{"role": "user", "content": said[7]}])
+    assert notes[-1].startswith(f"longest prompt {longest} tokens")
+
+
+def test_rows_are_left_out_of_training_and_never_of_the_validation(judged, tokenizer, too_long, capsys):
     wrong, _, config = judged([*SHORT, *LONG], [*SHORT, *LONG], "leave_out", filter_overlong_prompts=False)
     rows = {}
     for key in ("train_files", "val_files"):
         found = create_rl_dataset(config.data[key], config.data, tokenizer, None)
         rows[key] = [info["task_id"] for info in found.dataframe["extra_info"]]
+        gone = 12 - len(rows[key])
+        assert f"{gone} rows left out of ['{config.data[key]}'], {12 - gone} stay" in capsys.readouterr().out
     assert not wrong and rows["val_files"] == [scenario.id for scenario in (*SHORT, *LONG)]
     assert rows["train_files"] == [name for name in rows["val_files"] if name not in too_long]
 

@@ -7,8 +7,10 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from recipe.training.resampling import STANDINGS, Resampler, resampled
 
 SETTINGS = {"keep": [0.2, 0.85], "retire": 0.95, "replace": 0.2}
-ROWS, SPARE, BATCH = 23, 30, 5
+ROWS, SPARE, BATCH = 23, 300, 5
 """An epoch has four steps, and three rows are left over."""
+DRAWN = [[6, 10, 21], [12, 10, 19]]
+"""With which rows the first two epochs begin."""
 
 
 def make(rows: int = ROWS, spare: int = SPARE, shuffle: bool = True, **settings) -> Resampler:
@@ -38,7 +40,7 @@ def test_what_is_mastered_retires_first_and_what_is_out_of_reach_gives_way_to_sp
     first, second, *_ = spare = list(sampler.pool)
     assert play_epoch(sampler, {}) == [0, 1, 2, first, second, 5, 6, 7, 8, 9], "two of ten, by the order of the pool"
     assert sampler.pool == spare[2:], "what is retired never comes back"
-    sampler.observe({"t0": [0.0, 0.2], "t1": [0.0], "t2": [0.9], "t3": [0.5]})
+    sampler.observe({"t0": [0.0, 0.2], "t1": [0.0], "t2": [0.95], "t3": [0.5]})
     assert counts(sampler) == (2, 7, 1, 2, SPARE - 2) and "t3" not in sampler.progress, "it has left"
     assert list(sampler)[:3] == [spare[3], spare[2], 2], "1 is farther from the kept range than 0, and 0 than 2"
     assert sampler.pool == [*spare[4:], 1, 0], "they may come again"
@@ -49,7 +51,7 @@ def test_what_is_mastered_retires_first_and_what_is_out_of_reach_gives_way_to_sp
 
 
 def test_no_more_is_replaced_than_its_share_and_than_is_spare_and_no_task_is_twice_in_an_epoch():
-    hopeless = dict.fromkeys(range(100), 0.0)
+    hopeless = dict.fromkeys(range(ROWS + SPARE), 0.0)
     for spare, gone in ((0, 0), (2, 2), (SPARE, 4)):
         sampler = make(spare=spare)
         play_epoch(sampler, hopeless)
@@ -59,7 +61,7 @@ def test_no_more_is_replaced_than_its_share_and_than_is_spare_and_no_task_is_twi
     assert sampler.pool == [4], "what is in play is no spare row, and a spare row is there once"
     sampler = make(replace=1.0)
     for _ in range(5):
-        rows = play_epoch(sampler, {row: (0.0, 0.5, 1.0)[row % 3] for row in range(60)})
+        rows = play_epoch(sampler, {row: (0.0, 0.5, 1.0)[row % 3] for row in range(ROWS + SPARE)})
         assert len({*rows}) == len(rows) == ROWS
         assert len({*rows} & {*sampler.pool}) == 0
     assert sampler.progress.keys() <= {sampler.tasks[row] for row in sampler.order}, "what has left is forgotten"
@@ -82,6 +84,7 @@ def test_a_resumed_stage_draws_the_same_rows_wherever_it_was_killed(tmp_path):
     def loader() -> StatefulDataLoader:
         return StatefulDataLoader(range(ROWS + SPARE), batch_size=BATCH, drop_last=True, sampler=make())
 
+    assert [list(sampler)[:3] for sampler in [make()] * 2] == DRAWN, "one seed draws the same rows in every version"
     unbroken = loader()
     whole = steps(unbroken, 15)
     assert {*sum(whole[:4], [])} != {*sum(whole[12:], [])}, "something was replaced"

@@ -86,7 +86,7 @@ def test_a_step_of_which_nothing_came_back_says_why_and_another_error_stays(trai
             trainer_for(SimpleNamespace(failure_keys={"train": {"a", "b"}}), groups=1).step({}, {})
 
 
-def test_progress_is_noted_with_each_step_and_logged_at_the_end_of_an_epoch_and_of_the_stage(trainer_for, monkeypatch):
+def test_progress_is_noted_each_step_and_logged_where_an_epoch_or_the_stage_ends(trainer_for, monkeypatch, capsys):
     batch = KVBatchMeta(partition_id="train", keys=[*"abc", "pad"], tags=[{}] * 3 + [{"is_padding": True}])
     tasks = [{"environment": name, "task_id": "a"} for name in ("bfcl", "generated", "bfcl")]
     progress = [{"reward_extra_info": {"progress": value}} for value in (0.5, 1.0, 0.0)]
@@ -96,13 +96,14 @@ def test_progress_is_noted_with_each_step_and_logged_at_the_end_of_an_epoch_and_
     monkeypatch.setattr(PPOTrainer, "_compute_metrics", lambda *_: None)
     monkeypatch.setattr(module.Curriculum, "_reward_metrics", lambda *_: {})
     trainer, logged = trainer_for(NO_FAILURES, groups=1), []
-    trainer.alarms, trainer.stage_end = (lambda metrics: []), lambda step, metrics: 7 if step < 4 else 5
-    trainer.resampler = module.Resampler(["a", "generated/a"], ["bfcl/base"] * 2, 2, {"keep": [0.2, 0.8]})
+    trainer.alarms, trainer.stage_end = (lambda metrics: ["ALARM"]), lambda step, metrics: 7 if step < 4 else 5
+    trainer.resampler = module.Resampler(["a", "generated/a"], ["bfcl/base"] * 2, 2, {"keep": [0.2, 0.8]}, 1, True)
     trainer.steps_per_epoch, trainer.total_training_steps = 3, 7
     for step in range(1, 6):
         assert trainer.step({}, {}) is batch and trainer.resampler.progress == {"a": 0.25, "generated/a": 1}
         trainer._compute_metrics(batch, metrics := {}, {}, step, 0)
         logged.append(metrics.get("resample/edge"))
+        assert capsys.readouterr().out == f"ALARM (step {step})\n"
     assert logged == [None, None, 1.0, None, 1.0]
     trainer.resampler = None
     trainer._compute_metrics(trainer.step({}, {}), metrics := {}, {}, 6, 0)

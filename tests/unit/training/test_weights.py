@@ -21,7 +21,9 @@ def send(trainers, engines):
     """What each engine has received, every process a thread of its own."""
     actors = [weights.GlooCheckpointEngine(1, is_master=rank == 0) for rank in range(trainers)]
     players = [weights.GlooCheckpointEngine(1) for _ in range(engines)]
-    places = [one.prepare() for one in (*actors, *players)]
+    another = weights.GlooCheckpointEngine(1, is_master=True)  # of another run on the same node
+    places = [one.prepare() for one in (*actors, *players, another)]
+    assert places[-1] and not any(places[1:-1])
     topology = weights.GlooCheckpointEngine.build_topology(trainers, engines, places)
     received = [{} for _ in players]
     walked = []
@@ -48,6 +50,7 @@ def send(trainers, engines):
         thread.join(60)
         assert not thread.is_alive()
     assert walked == [0] * trainers, "a process that trains has to walk through all weights: they are gathered from all"
+    assert not any(one.group or hasattr(one, "store") for one in (*actors, *players)), "the next are sent anew"
     return received
 
 
