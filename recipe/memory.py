@@ -265,7 +265,7 @@ def trainer_state(model: Architecture, settings: Settings, phase: str) -> Parts:
     trained, size, parts = trained_parameters(model, settings), settings.model_bytes / settings.shards, Parts()
     if not settings.offload_policy:
         if not settings.param_offload or phase in ("log-probs", "update"):
-            parts["parameters"] = size * (model.parameters + (trained if settings.lora_rank else 0))
+            parts["parameters"] = size * (model.parameters + trained * bool(settings.lora_rank))
         if not settings.optimizer_offload or phase == "update":
             parts["Adam"] = 2 * size * trained
         if phase == "update":
@@ -294,7 +294,7 @@ def phases(model: Architecture, settings: Settings) -> dict[str, Parts]:
         found["weights"] = {"vLLM's weights": engine_weights(model, settings)} if settings.sleeps else awake
         found["weights"] |= {"a whole tensor": settings.model_bytes * model.embedding}
         found["weights"] |= {"bucket": settings.bucket, "vLLM's rest": ENGINE_ASLEEP}
-    context = {"CUDA context": TRAINER_CONTEXT + (ENGINE_CONTEXT if plays else 0)}
+    context = {"CUDA context": TRAINER_CONTEXT + ENGINE_CONTEXT * plays}
     return {name: trainer_state(model, settings, name) | parts | context for name, parts in found.items()}
 
 

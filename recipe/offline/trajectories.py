@@ -295,7 +295,7 @@ class Survey:
 
     @property
     def largest_group(self) -> int:
-        return max(map(len, self.groups.values()), default=0)
+        return max(map(len, self.groups.values()))
 
     @property
     def lone(self) -> int:

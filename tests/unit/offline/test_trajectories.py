@@ -93,6 +93,7 @@ def test_what_is_wrong_is_named_by_file_line_and_field(tmp_path: Path) -> None:
         (with_([3, 60]), "step 1.*up to 6"),
         (with_([3, 3]), "step 1.*is 3, 3"),
         (with_(None), "step 1.*is 0, 0"),
+        (with_(mask=[0] * 6), "step 0 has no tokens"),
         ({**line(), "score": "1.25"}, "score"),
         (with_([2, 6]), "step 1.*without a token of the environment"),
         ({**line(), "score": float("inf")}, "score.*finite number"),

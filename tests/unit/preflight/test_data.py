@@ -9,10 +9,12 @@ import pyarrow.parquet as parquet
 import pytest
 from omegaconf import OmegaConf
 from support.evaluation import serving
+from support.own_environment import example
 from support.phone import SAYS, write_phone
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
 from data_prep.__main__ import main as prepare_data
+from interaction.environment import register
 from recipe.machine import loopback
 from recipe.preflight import data, settings
 
@@ -176,6 +178,9 @@ def test_a_server_that_plays_the_user_is_asked_for_a_word(configured, refusal, t
     assert judged(kind="replay", file="lines.jsonl") == "" and os.path.isabs(config.interaction.user.file)
 
 
+SOLVED = "any(turn['passed'] for turn in extra_info['episode']['turns'])"
+
+
 def test_a_reward_is_tried_and_has_the_metric_by_which_groups_are_compared(configured, refusal, tmp_path):
     head = "def compute_score(data_source, solution_str, ground_truth, extra_info, **more):\n    return "
     rewards = [
@@ -186,6 +191,7 @@ def test_a_reward_is_tried_and_has_the_metric_by_which_groups_are_compared(confi
         ("{'score': 1.0, 'malformed': 0}", None, ""),  # that of algorithm=dapo, which falls back on the score
         ("{'score': 1.0, 'step_scores': [1.0]}", "reward", "step_scores"),
         ("extra_info['epsiode']", "reward", "epsiode"),
+        (f"{{'score': 1.0, str({SOLVED}): 1.0}}", "reward", "returns the keys ['True', 'score'] for one record"),
     ]
     for number, (kind, (result, metric, word)) in enumerate(product(("", "async "), rewards)):
         (path := tmp_path / f"reward{number}.py").write_text(kind + head + result)
@@ -194,6 +200,14 @@ def test_a_reward_is_tried_and_has_the_metric_by_which_groups_are_compared(confi
         line = refusal(data.reward(config, notes := [], {}))
         assert word in line and bool(line) is bool(word), (result, line)
         assert (config.algorithm.filter_groups.metric, bool(notes)) == (metric or "reward", metric is None), result
+    source, field = example().replace('"inventory"', '"waits"'), 'category: str = "move"\n'
+    (tmp_path / "waits.py").write_text(source.replace(field, f"{field}    WAITS = True\n"))
+    register({"waits": str(tmp_path / "waits.py")})
+    (path := tmp_path / "unsolved.py").write_text(f"{head}1 / (not {SOLVED})")
+    config.reward.custom_reward_function.path = str(path)
+    config.data.train_files, read = "rows", {"rows": [{"extra_info": {"environment": "waits"}}]}
+    for config.interaction.tried, word in ((False, ""), (True, "ZeroDivisionError")):  # whether gold is played
+        assert word in (line := refusal(data.reward(config, [], read))) and bool(line) is bool(word), line
 
 
 def test_an_estimator_and_a_loss_of_ones_own_are_tried_on_a_small_batch(configured, refusal, monkeypatch):
