@@ -8,7 +8,6 @@ changed. Their `actor/ppo_kl` is then the mean difference of the two, and `actor
 """
 
 from functools import cached_property
-from math import nan
 from typing import Any
 
 import transfer_queue as tq
@@ -56,7 +55,7 @@ class OldLogProbs(PPOTrainer):
             names = ["old_log_probs", "rollout_log_probs", "response_mask"]
             data = tq.kv_batch_get(**rows, select_fields=names).to_padded_tensor()
             apart = (data["old_log_probs"] - data["rollout_log_probs"]).abs()[data["response_mask"].bool()]
-            metrics[DIFFERENCE] = difference = apart.mean().item() if apart.numel() else nan
+            metrics[DIFFERENCE] = difference = apart.mean().item()  # NaN of none
             self._to_skip = self._every - 1 if difference <= TOLERANCE else 0  # NaN is no agreement
             if not (self._to_skip or self._told):
                 self._told = True

@@ -32,26 +32,19 @@ def batch(seed, rows):
 
 def nested(data, row, gamma, lam, gamma_token, lam_token):
     """Advantages and returns of one episode's tokens, then of its steps: the definition, from the end, not the scan."""
-    ids = data["ids"][row].tolist()
-    positions = [[t for t, i in enumerate(ids) if i == k] for k in range(max(ids) + 1)]
-    r, v = data["rewards"][row].tolist(), data["values"][row].tolist()
-    tokens, returns, of_steps, step_returns = ([0.0] * len(ids) for _ in range(4))
-    token_after = step_after = value_after = 0.0
-    for step in reversed(positions):
-        for j in reversed(range(len(step))):
-            t = step[j]
-            if j == len(step) - 1:
-                tokens[t] = r[t] + gamma * value_after - v[t] + gamma * lam * token_after
-            else:
-                u = step[j + 1]
-                tokens[t] = r[t] + gamma_token * v[u] - v[t] + gamma_token * lam_token * tokens[u]
-            returns[t] = tokens[t] + v[t]
-        first = step[0]
-        whole = sum(r[t] for t in step) + gamma * value_after - v[first] + gamma * lam * step_after
-        for t in step:
-            of_steps[t], step_returns[t] = whole, whole + v[first]
-        token_after, step_after, value_after = tokens[first], whole, v[first]
-    return [tokens, returns, of_steps, step_returns]
+    ids, r, v = (data[name][row].tolist() for name in ("ids", "rewards", "values"))
+    tokens, returns, of_steps, step_returns = found = [[0.0] * len(ids) for _ in range(4)]
+    token = whole = value = 0.0
+    for k in reversed(range(max(ids) + 1)):
+        step = [t for t, i in enumerate(ids) if i == k]
+        whole = sum(r[t] for t in step) + gamma * value - v[step[0]] + gamma * lam * whole
+        discount, trace = gamma, gamma * lam
+        for t in reversed(step):
+            token = r[t] + discount * value - v[t] + trace * token
+            discount, trace, value = gamma_token, gamma_token * lam_token, v[t]
+            tokens[t], returns[t] = token, token + v[t]
+            of_steps[t], step_returns[t] = whole, whole + v[step[0]]
+    return found
 
 
 def test_random_episodes_agree_with_a_nested_loop_over_steps():
