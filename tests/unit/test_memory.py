@@ -166,8 +166,6 @@ def test_what_is_advised_fits_and_is_said_as_overrides_that_make_it():
 
 def test_engines_keep_their_share_or_are_not_there_and_the_last_byte_and_token_count():
     model, before = load_architecture("qwen2.5-7b"), settings_for()
-    assert "update takes" in str(shortfalls(model, replace(before, sleeps=False)))
-    assert "vLLM's share leaves room for 0 tokens" in str(shortfalls(model, replace(before, card=nominal_bytes(24))))
     found = settings_for(stage="offline", given=("offline.files=x", f"{ROLLOUT}.max_model_len=4096"))
     names = {name for parts in memory.phases(model, found).values() for name in parts}
     assert (found.longest, found.context, found.plays) == (4096, 4096, False)
@@ -224,7 +222,6 @@ TOLD = {
     ("qwen2.5-7b", "--card", "80"): (
         *(0, f"qwen2.5-7b, 7.62 billion parameters, stage3_full, fits on 8 {FITS}"),
         "generation takes most: 72.8 of 85.0 GB (10^9 bytes).",
-        "Each phase at its peak, in GB a card, with micro-batches of 32768 tokens (update) and 65536 (log-probs):",
         "                    generation   log-probs   reference      update     weights",
         "checkpoints                                                    6.6",
         "left of the card          12.3        58.7        58.7        45.2        51.1",

@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 from support.queue import Store, nested
 from tensordict import NonTensorStack
 from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 import recipe.training.trainer
@@ -104,19 +103,6 @@ def test_rollouts_with_equal_rewards_get_no_advantage_at_all(monkeypatch, estima
         )
         found, _ = compute(monkeypatch, columns, "turn_grpo", f"algorithm.adv_estimator={estimator}")
         assert found.dtype == torch.float32 and not found[:size].any() and found[size:].any(), (size, value)
-
-
-def test_an_estimator_of_a_users_gets_ids_and_values_of_the_batch_by_name(monkeypatch):
-    def mine(response_mask, values, turn_ids, step_ids, **_):
-        return (values + 10 * turn_ids + 100 * step_ids,) * 2
-
-    monkeypatch.setitem(ADV_ESTIMATOR_REGISTRY, "mine", mine)
-    given = ("algorithm.adv_estimator=mine", "algorithm.credit.grouped=false")
-    for columns in (store(), store()):
-        found, _ = compute(monkeypatch, columns, "grpo", *given)
-        values, turns, steps = (padded(columns, name) for name in ("values", "turn_ids", "step_ids"))
-        real = padded(columns, "response_mask") > 0
-        torch.testing.assert_close(found[real], (values + 10 * turns + 100 * steps)[real])
 
 
 def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_is_asked(monkeypatch):

@@ -241,7 +241,7 @@ def test_an_estimator_and_a_loss_of_ones_own_are_tried_on_a_small_batch(configur
     config.critic.enable = True
     monkeypatch.setitem(ADV_ESTIMATOR_REGISTRY, "mine", estimate)
     for config.algorithm.credit.grouped in (True, False):
-        assert refusal(data.own_code(config)) == ""
+        assert refusal(data.own_code(config)) == "" and ADV_ESTIMATOR_REGISTRY["mine"] is estimate
     config.actor_rollout_ref.actor.policy_loss.loss_mode = "my_loss"
     assert "my_loss" in refusal(data.own_code(config))
 
