@@ -88,9 +88,9 @@ def load_architecture(model: str) -> Architecture:
     """
     from huggingface_hub import hf_hub_download
 
-    path = Path(model).expanduser()
-    path = path / "config.json" if path.is_dir() else path
     try:
+        path = Path(model).expanduser()
+        path = path / "config.json" if path.is_dir() else path
         if model not in SHIPPED and not path.is_file():
             path = Path(hf_hub_download(model, "config.json", local_files_only=True))
         values = SHIPPED.get(model) or json.loads(path.read_text())
@@ -111,7 +111,7 @@ def load_architecture(model: str) -> Architecture:
             normed_heads=kind == "qwen3",
             bias=biases + 2 * size * (kind == "qwen3"),
         )
-    except (OSError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except (OSError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         known = f"a folder, a config.json, a hub id used before, or one of {', '.join(SHIPPED)}"
         raise UnknownArchitecture(f"{model} cannot be estimated ({error!r:.200}); name {known}") from error
 

@@ -212,8 +212,9 @@ def test_a_model_is_counted_as_transformers_makes_it_and_one_that_is_not_known_i
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(UnknownArchitecture):
             load_architecture(str(tmp_path))
-    with pytest.raises(UnknownArchitecture):
-        load_architecture("/proc/self/mem")  # a file that cannot be read
+    for name in ("/proc/self/mem", "x" * 5000, "~no_such_user/m"):  # cannot be read, nor be there
+        with pytest.raises(UnknownArchitecture):
+            load_architecture(name)
 
 
 FITS = "GPUs of 80 GB (85.0 x 10^9 bytes for programs), by estimate."
