@@ -116,7 +116,7 @@ class Episode:
         if self._expected.state is None and not self._touched:
             self._start = snapshot(self._instances)
             self._touched = True
-        text, error = run_call(copy_call(call) if self.augment else call, self._instances)
+        text, error = run_call(call, self._instances)
         if text in self._gold.texts:
             self._results[text] += 1
         return self._result(call, text, error)

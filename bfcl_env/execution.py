@@ -9,7 +9,6 @@ set process-wide precision.
 import decimal
 import inspect
 import json
-import operator
 import re
 import threading
 from collections.abc import Callable
@@ -127,22 +126,17 @@ def _render(value: Any) -> str:
 
 def _dumps(value: dict[Any, Any]) -> str:
     """`json.dumps`, with the two lists of 2,000 numbers in a long-context stock written once instead of every time."""
-    if "MA(20)" not in value or id(value["MA(20)"]) not in _padding():
+    if "MA(20)" not in value:
         return _encode(value)
-    items = []
-    for key, item in value.items():
-        numbers, text = _padding().get(id(item), ((), None))
-        if text is None or len(numbers) != len(item) or not all(map(operator.is_, numbers, item)):
-            text = _encode(item)
-        items.append(f"{_encode(key)}: {text}")
+    items = (f"{_encode(key)}: {_padding().get(id(item)) or _encode(item)}" for key, item in value.items())
     return f"{{{', '.join(items)}}}"
 
 
 @cache
-def _padding() -> dict[int, tuple[tuple[float, ...], str]]:
-    """BFCL's moving averages by identity: the numbers, to tell that the list is still the same, and their JSON."""
+def _padding() -> dict[int, str]:
+    """The JSON of BFCL's moving averages by the identity of their lists, which the module keeps and no call changes."""
     lists = [getattr(load_padding(), name) for name in ("MA_5_EXTENSION", "MA_20_EXTENSION")]
-    return {id(item): (tuple(item), _encode(item)) for item in lists}
+    return {id(item): _encode(item) for item in lists}
 
 
 def _message(error: BaseException) -> str:
@@ -205,7 +199,4 @@ def schema_problem(call: Call) -> str | None:
 
 
 def _fits(value: Any, wanted: str) -> bool:
-    types = _TYPES.get(wanted)
-    if types is None:
-        return True
-    return isinstance(value, types) and (wanted == "boolean" or not isinstance(value, bool))
+    return isinstance(value, _TYPES[wanted]) and (wanted == "boolean" or not isinstance(value, bool))

@@ -34,28 +34,26 @@ def snapshot(instances: dict[str, Any], previous: State | None = None) -> State 
             return None
         before = previous[class_name] if previous else {}
         state[class_name] = {
-            name: before[name] if name in before and before[name] == value else clone(value, {})
+            name: before[name] if name in before and before[name] == value else clone(value)
             for name, value in live.items()
         }
     return state
 
 
-def clone(value: Any, memo: dict[int, Any] | None = None) -> Any:
-    """A deep copy, quick for what BFCL's states are made of; `memo` keeps directories that appear twice one."""
-    memo = {} if memo is None else memo
+def clone(value: Any) -> Any:
+    """A deep copy, quick for what BFCL's states are made of."""
     kind = type(value)
     if kind in _ATOMS:
         return value
     if kind is dict:
-        return {key: clone(item, memo) for key, item in value.items()}
+        return {key: clone(item) for key, item in value.items()}
     if kind is list:
-        return [clone(item, memo) for item in value]
+        return [clone(item) for item in value]
     if kind.__name__ == "Directory":
         # Copied by hand: deepcopy would follow the parents and copy time stamps, at twenty times the cost.
-        if id(value) not in memo:
-            twin = memo[id(value)] = kind(value.name)
-            twin.contents = {name: clone(item, memo) for name, item in value.contents.items()}
-        return memo[id(value)]
+        twin = kind(value.name)
+        twin.contents = clone(value.contents)
+        return twin
     if kind.__name__ == "File":
         return kind(value.name, value.content)
     return copy.deepcopy(value)

@@ -150,7 +150,7 @@ def draw(pool: Sequence[Task], count: int, name: str) -> list[Task]:
     parts: dict[str, list[Task]] = {}
     for task in pool:
         parts.setdefault(task.part, []).append(task)
-    counts = shares(count, {part: len(tasks) for part, tasks in parts.items()}) if parts else {}
+    counts = shares(count, {part: len(tasks) for part, tasks in parts.items()})
     drawn = set()
     for part, tasks in parts.items():
         drawn |= {task.id for task in Random(f"{SEED} {name} {DRAWN_AS[part]}").sample(tasks, counts[part])}

@@ -71,9 +71,7 @@ def misfits(arguments: dict[str, Any], schema: Schema) -> list[str]:
     found: list[str] = []
     for name, expected in properties.items():
         if name in arguments:
-            value = arguments[name]
-            if type(value) is not str or expected.get("type") != "string" or "enum" in expected:
-                found += _misfits(value, expected)
+            found += _misfits(arguments[name], expected)
     for name in schema["required"]:
         if name not in arguments:
             found.append(f"{name!r} is a required property")

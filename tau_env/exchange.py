@@ -45,7 +45,7 @@ def device_call(words: str) -> Call:
     try:
         found: Any = json.loads(body[:MAX_CHARS])
     except (ValueError, RecursionError) as error:
-        raise CallError(f"the call is no JSON: {str(error)[:100]}") from error
+        raise CallError(f"the call is no JSON: {error}") from error
     if not isinstance(found, dict) or not found.keys() <= {"name", "arguments"}:
         raise CallError("a call is an object with name and arguments")
     return make_call(found.get("name"), found.get("arguments"))  # type: ignore[arg-type]

@@ -82,24 +82,21 @@ class Tables:
         """Make the drafts part of the state. True if that changed anything that the digest sees."""
         changed = False
         for place, draft in self._drafts.items():
-            before = self.get(*place)
-            changed = changed or before is None or _canonical(before) != _canonical(draft)
+            changed = changed or _canonical(self.get(*place)) != _canonical(draft)
             self._own[place] = draft
         self._drafts = {}
         return changed
 
     def drop(self) -> None:
         """Forget the drafts."""
-        if self._drafts:
-            self._drafts = {}
+        self._drafts = {}
 
     def changed(self) -> dict[tuple[str, str], str]:
         """The sorted JSON of each record that differs from the base, by table and key."""
         found = {}
         for place in sorted(self._own):
             text = _canonical(self._own[place])
-            before = self._base.tables[place[0]].get(place[1])
-            if before is None or text != _canonical(before):
+            if text != _canonical(self._base.tables[place[0]].get(place[1])):
                 found[place] = text
         return found
 
@@ -123,9 +120,9 @@ class Tables:
 def clone(value: Any) -> Any:
     """A deep copy of plain JSON."""
     if type(value) is dict:
-        return {key: clone(item) if type(item) is dict or type(item) is list else item for key, item in value.items()}
+        return {key: clone(item) for key, item in value.items()}
     if type(value) is list:
-        return [clone(item) if type(item) is dict or type(item) is list else item for item in value]
+        return [clone(item) for item in value]
     return value
 
 

@@ -32,8 +32,8 @@ RECORD = ("order_id", "reservation_id", "user_id")
 """Arguments that say what a write is about, the narrowest first."""
 _KNOWN = frozenset({"DB", "COMMUNICATE", "ENV_ASSERTION", "ACTION"})
 
-_gold_digests: dict[tuple[str, str], tuple[Task, str]] = {}
-"""Of each task's state after gold, by domain and number; a digest only, since a state is kilobytes."""
+_gold_digests: dict[int, tuple[Task, str]] = {}
+"""Of each task's state after gold, by the task's identity; a digest only, since a state is kilobytes."""
 
 
 def judge(
@@ -66,12 +66,9 @@ def judge(
 
 def gold_digest(domain: Domain, task: Task) -> str:
     """The digest of the state after gold; played once for each task."""
-    key = (task.domain, task.number)
-    if (known := _gold_digests.get(key)) is not None and known[0] is task:
-        return known[1]
-    digest = gold_state(domain, task).digest()
-    _gold_digests[key] = task, digest
-    return digest
+    if id(task) not in _gold_digests:
+        _gold_digests[id(task)] = task, gold_state(domain, task).digest()
+    return _gold_digests[id(task)][1]
 
 
 def gold_state(domain: Domain, task: Task) -> Database:

@@ -33,5 +33,5 @@ def _of(task: SingleTurnTask) -> Iterator[tuple[str, str]]:
         name = next(iter(task.accepted[0]))
         document = next(item for item in task.functions if item["name"] == name)
         tried = Call(name, dict.fromkeys(document["parameters"].get("required", ()), 1))
-        if check_calls([tried], task.functions, task.accepted, task.kind.language).passed:
+        if check_calls([tried], task.functions, task.accepted, task.kind.language, parallel=task.kind.parallel).passed:
             yield f"*, safe call: {task.id}", FIRST_TRIED

@@ -127,9 +127,9 @@ def check_calls(
     calls: Sequence[Call],
     functions: Sequence[Mapping[str, Any]],
     accepted: Sequence[Mapping[str, Mapping[str, Sequence[Any]]]],
-    language: Language = "python",
+    language: Language,
     *,
-    parallel: bool = False,
+    parallel: bool,
 ) -> Checked:
     """Compares the calls of one message with a task's accepted answers.
 

@@ -53,7 +53,7 @@ def _matters(scenario: Scenario, at: int, left_out: int) -> bool:
 def _known_before(proposal: Proposal, results: Sequence[Sequence[str]], at: int) -> Iterator[str]:
     """What can be known when the request that lacks a value is answered."""
     yield from (turn.user for turn in proposal.turns[: at + 1])
-    yield from (text for turn in results[: at + 1] for text in turn)
+    yield from (text for turn in results[:at] for text in turn)
     yield json.dumps(proposal.config)
 
 
