@@ -52,8 +52,12 @@ def test_ids_name_categories_in_all_spellings():
         **dict.fromkeys(("gauge_1", "simple_python_", "exec_simple_0", "multi_turn_bsae_1")),
     }
     assert {name: category_of(name) for name in spelled} == spelled
-    kind = kind_of("parallel_multiple_java")
-    assert (kind.language, kind.parallel, kind.wanted) == ("java", True, "accepted")
+    for name, kind in (
+        ("parallel_multiple_java_0", ("java", True, "accepted")),
+        ("relevance_0", ("python", False, "any call")),
+    ):
+        found = kind_of(category_of(name))
+        assert (found.language, found.parallel, found.wanted) == kind
 
 
 def test_a_file_becomes_rows_and_its_gold_passes_when_it_is_played(tmp_path):

@@ -1,6 +1,7 @@
 """Episodes: verdicts of turns without gold, withheld functions, facts of an attempt, and what is shown of states."""
 
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from bfcl_env import Call, Episode, ErrorKind, load_scenarios, parse_call
 from bfcl_env.execution import schema_problem, unknown_function_text
 from bfcl_env.gold import gold_for
+from bfcl_env.scenarios import Turn
 from bfcl_env.state import differences, matches, snapshot
 from interaction.record import StopReason
 
@@ -34,6 +36,14 @@ def test_a_turn_without_gold_passes_only_for_an_answer_that_leaves_the_state_alo
     changed = verdict("ls()", "touch('new.txt')", "ls()")
     assert not changed.passed and not changed.state_matches and changed.passed_official
     assert changed.difference[0]["attribute"].endswith("/new.txt")
+    late = next(item for item in WITHHELD if item.turns[-1].revealed)
+    attempt = late.open()
+    for turn in late.turns[:-1]:
+        for call in turn.gold:
+            attempt.call(call)
+        attempt.answer(f"I say {late.turns[-1].revealed[0]}(a='b') then.")
+    passed = [turn.passed for turn in attempt.verdicts().turns]
+    assert passed == [True] * (len(passed) - 2) + [False, False], "a call as text is no refusal"
 
 
 def test_every_withheld_function_is_unknown_until_its_turn_and_changes_nothing():
@@ -73,6 +83,11 @@ def test_a_result_that_gold_has_twice_is_needed_twice_and_counts_from_all_turns_
                 assert complete is (Counter(gold.texts) <= seen)
                 missed += not complete
     assert missed > 5
+    look = Turn("", (Call("pwd", {}),), ())
+    with Episode(replace(WITHHELD[0], turns=(look, look))) as episode:
+        episode.execute(look.gold[0])
+        verdicts = [episode.end_turn() for _ in range(2)]
+    assert [(one.passed, one.responses_match) for one in verdicts] == [(True, True), (False, True)], "nothing is called"
 
 
 def test_an_attempt_says_how_near_each_turn_is_to_gold_and_is_cut_as_its_options_say():
@@ -103,10 +118,14 @@ def test_an_attempt_says_how_near_each_turn_is_to_gold_and_is_cut_as_its_options
             assert attempt.cut(reason) is judged
             turns = attempt.verdicts().turns
             assert [dict(turn.facts) for turn in turns] == expected
-            assert [turn.passed for turn in turns[:last]] == [True] * last and not attempt.verdicts().passed & left
-    attempt.close()
-    with pytest.raises(RuntimeError, match="is closed"):
-        attempt.facts()
+            passed = [True] * last + [judged and bool(scenario.turns[last].gold)] + [False] * left
+            assert [turn.passed for turn in turns] == passed and attempt.verdicts().passed is all(passed)
+            for closed in (attempt, scenario.open()):
+                closed.close()
+                closed.close()
+                with pytest.raises(RuntimeError, match="is closed"):
+                    closed.facts()
+    assert scenario.open().call(Call("no", {})).hint is None
 
 
 PROBLEMS = [
@@ -122,7 +141,7 @@ PROBLEMS = [
 ]
 UNKNOWN = {
     **{"nope": "name 'nope' is not defined", "a.b.c": "name 'a' is not defined", " x y": "name 'x' is not defined"},
-    **{"exit": "Function call exit is not allowed.", "a.kill.b": "Function call kill is not allowed."},
+    **{"exit": "Function call exit is not allowed.", "a.kill": "Function call kill is not allowed."},
     **{"1x": "name '1x' is not defined", "é\ud800": "name 'é' is not defined"},
     **{letter * 300: f"name '{letter * 200}' is not defined" for letter in "n1"},
 }
@@ -140,7 +159,7 @@ DIFFERENT = [
     *((1, 2, "", "1", "2"), ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, "/a/c", "2", "3")),
     *(({"a": 1}, {}, "/a", "1", "absent"), ({}, {"a": 1}, "/a", "absent", "1"), ([1, 2], [1], "/1", "2", "absent")),
     *(([1], {0: 2}, "", "[1]", "{0: 2}"), ([[1], [2, 3]], [[1], [2, 4]], "/1/1", "3", "4")),
-    (LONG, 5, "", repr(LONG), "5"),
+    *((LONG, 5, "", repr(LONG), "5"), (1, 10**5_000, "", "1", "int")),
     (f"{LONG}b", f"{LONG}c", "", f"'{LONG}b... (201 characters)", f"'{LONG}c... (201 characters)"),
     (f"{LONG}ab", f"{LONG}ac", "", f"from character 179: '{LONG[:20]}b'", f"from character 179: '{LONG[:20]}c'"),
     (LONG[:20] + "b" * 200, LONG[:20], "", f"'{LONG[:20]}{'b' * 179}... (222 characters)", f"'{LONG[:20]}'"),

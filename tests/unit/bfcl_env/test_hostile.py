@@ -18,18 +18,12 @@ from bfcl_env import Call, CallError, Episode, ErrorKind, execution, load_scenar
 from bfcl_env.limits import MAX_CALLS
 
 PLACES = st.sampled_from(["workspace", "document", "archive", "..", "/", "."])
-
-
 LITERALS = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=False) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=10,
 ).filter(lambda value: "inf" not in repr(value))
-
-
 KEYS = st.sampled_from(["folder", "file_name", "dir_name", "source", "destination", "path", "name", "lines", "a"])
-
-
 BASE = load_scenarios("multi_turn_base")
 FILES = BASE[0]
 MATH = next(item for item in BASE if "MathAPI" in item.classes)
@@ -204,8 +198,9 @@ def test_calls_are_counted_and_long_results_cut(monkeypatch):
         assert (result.text, result.error) == ((whole, None) if room == len(whole) else cut)
 
 
-def test_nothing_that_a_function_raises_escapes(monkeypatch):
-    for fault in (SystemExit(3), GeneratorExit(), MemoryError(), RecursionError("deep")):
+def test_nothing_that_a_function_raises_escapes_and_what_is_no_json_is_shown(monkeypatch):
+    faults = SystemExit(3), GeneratorExit(), MemoryError(), RecursionError("deep"), KeyError(10**5_000)
+    for fault, said in zip(faults, ("3", "", "", "deep", "KeyError"), strict=True):
 
         def ls(self, fault=fault):
             raise fault
@@ -214,7 +209,9 @@ def test_nothing_that_a_function_raises_escapes(monkeypatch):
             patch.setattr(source.load_class("GorillaFileSystem"), "ls", ls)
             with Episode(FILES) as episode:
                 result = episode.execute(Call("ls", {}))
-        assert (result.text, result.error) == (f"Error during execution: {fault}", ErrorKind.EXECUTION)
+        assert (result.text, result.error) == (f"Error during execution: {said}", ErrorKind.EXECUTION)
+    with Episode(MATH) as episode:
+        assert episode.execute(Call("power", {"base": -8, "exponent": 0.5})).text == str({"result": (-8) ** 0.5})
 
 
 @given(st.sampled_from(sorted(FILES.visible(0))), st.dictionaries(KEYS, LITERALS | PLACES, max_size=3))

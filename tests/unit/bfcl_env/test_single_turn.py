@@ -1,19 +1,18 @@
 """BFCL's single-turn tasks: one message, how it is judged by our rule and by BFCL's, and that it can do no harm."""
 
-import json
 import random
-import re
 import time
-from collections import defaultdict
+from dataclasses import replace
 from functools import reduce
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.single_turn import check, task_of
 
 from bfcl_env.single_turn import java, javascript
-from bfcl_env.single_turn.checker import MAX_CALLS, MAX_SHOWN, check_calls, unmatched, unmatched_greedily
-from bfcl_env.single_turn.literals import MAX_DEPTH, MAX_DIGITS, read_value
+from bfcl_env.single_turn.checker import check_calls, unmatched, unmatched_greedily
+from bfcl_env.single_turn.literals import read_value
 from bfcl_env.single_turn.tasks import failing_gold
 from interaction import Conversation, get_protocol
 from interaction.call import MAX_CHARS, Call
@@ -91,22 +90,16 @@ def test_gold_passes_and_earns_the_most_of_every_reward_where_a_protocol_can_wri
         assert not [name for name in failing if TASKS[name].part == "train"]
 
 
-def test_tasks_that_share_a_question_or_function_stand_on_one_side():
-    sides = defaultdict(set)
-    for task in TASKS.values():
-        sides[task.cluster].add(task.part)
-        sides[re.sub(r"\W+", "", task.messages[-1]["content"].casefold())].add(task.part)
-        for function in task.functions:
-            sides[function["name"], json.dumps(function["parameters"], sort_keys=True)].add(task.part)
-    assert {len(found) for found in sides.values()} == {1}
-
-
 # The checker: messages of any size are judged in a second of CPU time.
 
 
-def judged(calls, type_="string", language="python", accepted=("km", ""), items="string"):
+def documented(type_="string", items="string"):
     properties = {"a": {"type": type_, "items": {"type": items}}}
-    document = {"name": "f", "parameters": {"type": "dict", "properties": properties, "required": ["a"]}}
+    return {"name": "f", "parameters": {"type": "dict", "properties": properties, "required": ["a"]}}
+
+
+def judged(calls, type_="string", language="python", accepted=("km", ""), items="string"):
+    document = documented(type_, items)
     answers = [{"f": {"a": list(accepted)}}] * max(1, len(calls))
     began = time.process_time()
     checked = check_calls(calls, [document], answers, language, parallel=len(calls) > 1)
@@ -125,12 +118,12 @@ def test_ten_megabytes_of_anything_and_bfcls_exponential_and_quadratic_patterns_
     ]
     messages = [[Call("f", given)] for given in arguments]
     messages += [[Call("f" * size, {"a": "km"})], [Call("f", {"a": "km"}, tuple(range(size // 10)))]]
-    messages += [[Call("f", {"a": "km"})] * count for count in (5_000, MAX_CALLS)]
-    messages += [[Call("f", {"a": "- " * (MAX_CHARS // 70) + "x"})] * MAX_CALLS]
+    messages += [[Call("f", {"a": "km"})] * count for count in (5_000, 32)]
+    messages += [[Call("f", {"a": "- " * (MAX_CHARS // 70) + "x"})] * 32]
     for calls in messages:
         for type_ in ("string", "array", "dict"):
             judged(calls, type_)
-    few, many = ([Call("f", {"a": "km"})] * count for count in (MAX_CALLS, MAX_CALLS + 1))
+    few, many = ([Call("f", {"a": "km"})] * count for count in (32, 33))
     assert judged(few).passed and [mismatch.kind for mismatch in judged(many).mismatches] == ["limit"]
     judged([Call("f", {"a": "[[]" + ",[]" * 12_000})], "array", "javascript")
     for piece in ("new HashMap<", "new HashMap<>() {{ ", 'put("', 'put("",', "> ()"):
@@ -138,22 +131,22 @@ def test_ten_megabytes_of_anything_and_bfcls_exponential_and_quadratic_patterns_
 
 
 def test_numbers_are_read_up_to_a_length_literals_up_to_a_depth_and_mismatches_are_cut():
-    for digits, read in ((MAX_DIGITS, int), (MAX_DIGITS + 1, str)):
+    for digits, read in ((1_000, int), (1_001, str)):
         text = "9" * digits
         found = [java.convert(text, "integer", official=True), javascript.convert(text, "integer", official=True)]
         assert [type(one) for one in (*found, read_value(text))] == [read] * 3
         for suffix, kind in (("L", int), ("f", float)):
             (value,) = java.convert(f"new Object[]{{{text[1:]}{suffix}}}", "Array", "any", official=False)
             assert type(value) is (kind if read is int else str)
-    for depth, inner in ((MAX_DEPTH + 1, (1, 1)), (MAX_DEPTH + 2, ("[1]", "{a: 1}"))):
+    for depth, inner in ((21, (1, 1)), (22, ("[1]", "{a: 1}"))):
         for kind, begin, end, left in (("array", "[", "]", inner[0]), ("dict", "{a: ", "}", inner[1])):
             value, levels = javascript.convert(begin * depth + "1" + end * depth, kind, official=False), 0
             while isinstance(value, list | dict):
                 value, levels = next(iter(value.values() if isinstance(value, dict) else value)), levels + 1
-            assert (value, levels) == (left, MAX_DEPTH + 1)
-    for length, shown in ((MAX_SHOWN - 2, 0), (MAX_SHOWN - 1, 3)):
+            assert (value, levels) == (left, 21)
+    for length, shown in ((198, 0), (199, 3)):
         (mismatch,) = judged([Call("f", {"a": "x" * length})]).mismatches
-        assert len(mismatch.found) == MAX_SHOWN and mismatch.found.count(".") == shown
+        assert len(mismatch.found) == 200 and mismatch.found.count(".") == shown
     for value, sign in ((10**400, 1), (-(10**400), -1)):
         assert judged([Call("f", {"a": value})], "float", accepted=[sign * float("inf")]).passed
         assert not judged([Call("f", {"a": value})], "float", accepted=[-sign * float("inf")]).passed
@@ -180,7 +173,7 @@ def test_a_matching_is_found_whenever_there_is_one():
     def possible(fits, at, free):
         return at == len(fits) or any(fits[at][call] and possible(fits, at + 1, free - {call}) for call in free)
 
-    rng, size = random.Random(0), MAX_CALLS
+    rng, size = random.Random(0), 32
     for number in range(300):
         fits = [[rng.random() < 0.4 for _ in range(1 + number % 6)] for _ in range(1 + number % 6)]
         lonely, left = unmatched(len(fits), lambda index, call, fits=fits: fits[index][call])
@@ -208,14 +201,14 @@ def test_calls_of_parallel_tasks_may_come_in_any_order_and_each_counts_once():
     record = calling(first("parallel"), [parallel[0]] * len(parallel))
     taken = [call.facts["gold"] for call in record.turns[0].steps[0].calls]
     assert not record.outcome.passed and taken == [0, *[None] * (len(parallel) - 1)]
+    single = task_of("python", documented(), [{"f": {"a": ["km"]}}] * 2)
+    attempt = replace(single, category="parallel").open()
+    assert [attempt.call(Call("f", {"a": text})).facts["gold"] for text in ("no", "km", "km")] == [None, 1, 0]
+    checked = check(single, [Call("f", {"a": "km"})] * 2)
+    assert [mismatch.kind for mismatch in checked.mismatches] == ["wrong_count"], "of a task that asks for one"
 
 
-def test_where_no_function_helps_only_an_answer_passes_and_where_one_does_a_call_that_fits():
-    for category in ("irrelevance", "live_irrelevance"):
-        task = first(category)
-        records = [answering(task), said(task, "no tags at all"), calling(task, [Call(task.functions[0]["name"], {})])]
-        assert [record.outcome.passed for record in records] == [True, False, False]
-        assert [official(record) for record in records] == [True, True, False]
+def test_where_a_function_helps_a_call_that_fits_earns_the_most_and_no_answer_does():
     task = first("live_relevance")
     function = task.functions[0]
     required = dict.fromkeys(function["parameters"]["required"], "x")
