@@ -12,36 +12,35 @@ from support.evaluation import PROTOCOL, completion, played, serving
 
 from data_prep.__main__ import main as prepare_data
 from interaction.call import Call
-from interaction.environment import part_of
+from interaction.environment import part_of, task_of
 from tau_env import source, telecom
 from tau_env.exchange import STOP, written
+from tau_env.retail import reads, writes
+from tau_env.shop import Shop
 from tau_env.tasks import DOMAINS, SMALL, load_tasks
 
 PREPARE = ["--environment", "tau", "--tiny", "--docs", "signature", "--option", "policy=none"]
 
 
-def test_each_split_puts_the_tasks_that_it_says_on_each_side_and_no_cluster_or_fault_set_on_two():
+def test_no_faults_stand_on_two_sides_and_rows_say_for_themselves_on_which_they_stand(tmp_path):
     for by in ("faults", "size", "official"):
-        parts = {}
-        for task in load_tasks(by):
-            if by != "official" or task.task.domain == "telecom":  # tau2-bench's own puts some customers on both
-                parts.setdefault(task.cluster, set()).add(task.part)
-            if task.task.domain == "telecom":
-                parts.setdefault(tuple(sorted(telecom.faults(task.task))), set()).add(task.part)
-        assert parts and all(len(found) == 1 for found in parts.values())
-    for name in DOMAINS:
-        named = json.loads(source.read(f"domains/{name}/split_tasks.json"))
-        official = [task for task in load_tasks("official") if task.task.domain == name and task.mode == "user"]
-        assert {task.task.number for task in official if task.part == "train"} == set(named["train"])
-        assert {task.task.number for task in official if task.part != "train"} == set(named["test"])
-
-
-def test_rows_say_for_themselves_on_which_side_they_stand(tmp_path):
+        sides = {
+            (tuple(sorted(telecom.faults(task.task))), task.part) for task in load_tasks(by) if task.mode == "solo"
+        }
+        assert sides and len({faults for faults, _ in sides}) == len(sides)
     assert prepare_data([*PREPARE, "--out", str(tmp_path), "--option", "split=size"]) == 0
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["options"]["split"] == "size" and manifest["tau2_data"]["from"].startswith("inspect-evals")
     for name, column in (("val", "prompt"), ("sft", "messages")):
         assert "<main_policy>" not in str(parquet.read_table(tmp_path / f"tau_{name}.parquet")[column].to_pylist())
+    for row in parquet.read_table(tmp_path / "tau_user.parquet").to_pylist():
+        told, turns = [[]], json.loads(row["reward_model"]["ground_truth"])
+        for action in task_of(row["extra_info"]).task.gold:
+            if action.side == "agent":
+                told[-1].append({"name": action.call.name, "arguments": action.call.arguments})
+            else:
+                told.append([])
+        assert turns == told[: len(turns)] and not any(told[len(turns) :]), "what the user does ends a turn"
     infos = parquet.read_table(tmp_path / "tau_val.parquet")["extra_info"].to_pylist()
     assert {part_of(info) for info in infos} == {"dev", "test"}
     assert all(info["task_id"].count("|") >= SMALL for info in infos)
@@ -67,8 +66,15 @@ def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_l
         assert prepare_data([*arguments, "--option", "split=official"]) == 1
         said = capsys.readouterr().err
         assert said.count("\n") == 1 and str(folder) in said
-        write(folder, source.read("domains/retail/tasks.json"), "domains/retail/split_tasks.json")
-        write(tmp_path, "[project", "pyproject.toml")
+        monkeypatch.setitem(DOMAINS, "retail", Shop("tau_env.retail", reads, writes))  # which reads anew
+        for file, content in (("split", "["), ("split", "{}"), ("split", "[]"), ("", '["x"]')):
+            write(folder, content, f"domains/retail/{file}{'_' * bool(file)}tasks.json")
+            with pytest.raises(source.SourceError, match="the files of retail in"):
+                load_tasks("official")
+        for content in ("[project", "", "project = 1"):
+            write(tmp_path, content, "pyproject.toml")
+            assert source.made_from()["tau2_bench"] == "unknown"
+        (tmp_path / "pyproject.toml").unlink()
         assert source.made_from()["tau2_bench"] == "unknown"
         for given, changed, words in (
             (str(tmp_path), "", "has no folder domains"),
@@ -79,6 +85,10 @@ def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_l
             source.folder.cache_clear()
             with pytest.raises(source.SourceError, match=words):
                 source.read("domains/retail/policy.txt")
+        source.folder.cache_clear()
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        with pytest.raises(source.SourceError, match="is not installed"):
+            source.folder()
     finally:
         source.folder.cache_clear()
         load_tasks.cache_clear()

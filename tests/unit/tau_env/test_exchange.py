@@ -88,7 +88,7 @@ def test_shops_say_and_leave_what_was_recorded_of_calls_that_are_nearly_gold() -
 
 
 WORDS = (
-    *("", " ", "Hm?", "My line is 555-123-2002.", STOP, "Bye ###TRANSFER###"),
+    *("", " ", "Hm?", "My line is 555-123-2002.", STOP, "Bye ###TRANSFER###", "###OUT-OF-SCOPE###"),
     *(OPEN, f"{OPEN}[]{CLOSE}", f"{OPEN}{{{CLOSE}"),
     f'{OPEN}{{"name": 3, "arguments": {{}}}}{CLOSE}',
     f'{OPEN}{{"name": "toggle_data", "arguments": [1]}}{CLOSE}',
@@ -110,7 +110,8 @@ def faulty(task: Any, number: int) -> Iterator[Any]:
     gold = [item for item in task.gold() if rng.random() < 0.97]
     users = [item.text for item in gold if isinstance(item, UserWords)]
     agents = [item for item in gold if not isinstance(item, UserWords)]
-    attempt = task.open(policy="none", one_thing_a_message=number % 2 == 0, show_functions=number % 3 == 0)
+    options = {"policy": "none", "one_thing_a_message": number % 2 == 0, "show_functions": number % 3 == 0}
+    attempt = task.open(**(options if number % 5 else {}))
     given: Any = attempt.begin()
     while given is not None and attempt.over is None:
         yield given, attempt.verdicts()
@@ -202,19 +203,25 @@ def test_a_user_who_spoke_beside_a_call_may_be_silent_and_one_who_did_not_is_ask
         assert [message["content"] for message in now.say(then).messages] == [heard]
         assert now.answer("Good.").ask is not None and SILENT not in now.shown
     assert asked("Hm.").say(f"Bye. {call} ###STOP###").ask is not None, "the call is made first"
-    assert all(now.say("").ask is not None for _ in range(3))
-    with pytest.raises(UserFault, match="said nothing, 4 times"):
-        now.say("")
+    for silent in (now, Talk(one("telecom/"))):
+        assert all(silent.say("").ask is not None for _ in range(3))
+        with pytest.raises(UserFault, match="said nothing, 4 times"):
+            silent.say("")
 
 
 def test_a_user_that_never_stops_calling_is_told_so_and_then_a_fault_of_the_user() -> None:
-    now = asked("Please check everything.")
-    for _ in range(10):
-        assert now.say(written(Call("check_status_bar", {}))).ask is not None
-    assert "Status Bar" in now.shown.split("<tool_response>")[-1]
-    for _ in range(3):
-        assert now.say(written(Call("toggle_data", {}))).ask is not None
-    assert "Tell the agent" in now.shown and now.conversation.record().facts["writes"] == 0
+    now = Talk(one("telecom/[mobile_data_issue]data_mode_off["))
+    for _ in range(2):
+        for _ in range(10):
+            assert now.say(written(Call("check_status_bar", {}))).ask is not None
+        assert "Status Bar" in now.shown.split("<tool_response>")[-1]
+        for _ in range(3):
+            assert now.say(written(Call("toggle_data", {}))).ask is not None
+        assert "Tell the agent" in now.shown and now.conversation.record().facts["writes"] == 0
+        now.say("That is all.")
+        now.answer("Please check everything.")
+    for _ in range(13):
+        now.say(written(Call("check_status_bar", {})))
     with pytest.raises(UserFault, match="in a row"):
         now.say(written(Call("check_status_bar", {})))
 
@@ -252,10 +259,6 @@ def test_an_episode_alone_ends_with_done_or_a_transfer_and_words_to_nobody_do_no
         assert record.stop_reason == reason, name
         assert bool(record.outcome and record.outcome.passed) == passes, name
     assert record.facts["passed_official"] and record.facts["needless"] == ["agent: transfer_to_human_agents"]
-    beyond_repair = one("telecom_solo/[service_issue]lock_sim_card_pin[")
-    assert played(beyond_repair, transfer).facts["clean"]
-    failed = played(beyond_repair, Call("transfer_to_human_agents", {}), done)
-    assert failed.facts["passed_official"] and not failed.facts["clean"]
 
 
 def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
@@ -271,32 +274,11 @@ def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
     assert paid == [1.0, 0.0, pytest.approx(0.4)]
 
 
-def test_words_beside_a_call_and_numbers_within_others_count_officially_alone() -> None:
-    hermes, tasks = get_protocol("hermes"), [task for task in TASKS.values() if task.task.communicate]
-    assert len(tasks) == 44
-    for task in tasks:
-        with Conversation(task, hermes, **SHORT) as conversation:
-            conversation.begin()
-            for item in task.gold():
-                if isinstance(item, UserWords):
-                    if item.text == STOP:
-                        look = hermes.render_calls("", [Call("calculate", {"expression": "1"})])
-                        conversation.reply(f"{' '.join(task.task.communicate)}\n{look}")
-                        conversation.reply(f"See #W{'#W'.join(task.task.communicate)}.")
-                    conversation.hear(item.text)
-                elif item.calls:
-                    conversation.reply(hermes.render_calls("", item.calls))
-            record = conversation.record()
-        assert record.outcome and not record.outcome.passed and record.outcome.components["communicate"] == 0, task.id
-        assert record.facts["passed_official"] and record.turns[0].difference, task.id
-
-
-def test_a_user_ends_the_conversation_with_a_mark_and_makes_calls_that_the_agent_does_not_see() -> None:
-    for mark in ("###STOP###", "Bye. ###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###"):
-        now = asked("Hm.")
-        reply = now.say(mark)
-        assert reply.done and reply.stop_reason == StopReason.user_stop, mark
+def test_a_user_makes_calls_that_the_agent_does_not_see_unless_they_are_none() -> None:
     now = asked("Please turn mobile data on.")
+    for no_call in ("[" * 40_000, '{"name": "toggle_data", "arguments": {}, "more": 1}'):
+        now.say(f"{OPEN}{no_call}{CLOSE}")
+        assert "Error: " in now.shown.split("<tool_response>")[-1]
     reply = now.say(f"I will. {written(Call('toggle_data', {}))}")
     assert reply.ask is not None and "Mobile Data is now ON" in now.shown
     reply = now.say("It is on now.")
@@ -305,6 +287,7 @@ def test_a_user_ends_the_conversation_with_a_mark_and_makes_calls_that_the_agent
     now.say("###STOP###")
     record = now.conversation.record()
     assert record.outcome is not None and record.outcome.passed and record.facts["writes"] == 1
+    assert record.stop_reason == StopReason.user_stop
 
 
 def test_the_user_never_sees_the_agents_functions_the_database_or_gold() -> None:
