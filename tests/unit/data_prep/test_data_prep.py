@@ -5,29 +5,20 @@ import io
 import json
 import resource
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import DatasetCard
 
-from bfcl_env import CATEGORIES, load_scenarios, part_of
+from bfcl_env import Call, load_scenarios
+from bfcl_env.scenarios import Turn
 from data_prep.__main__ import main
 from data_prep.build import Options, build
 from data_prep.card import data_card, write_card
+from data_prep.sft import gold_messages
 from interaction import Conversation, get_protocol
-
-
-def marks(row):
-    """What a row has in common with no row on the other side."""
-    scenario = scenario_of(row)
-    yield from (scenario.index, row["reward_model"]["ground_truth"])
-    if scenario.index not in SAME_CAR:
-        yield json.dumps(scenario.initial_config, sort_keys=True)
-
-
-SAME_CAR = (66, 70)
-"""Two different tasks, one on each side of the split, that BFCL starts from the same parked car."""
 
 
 @pytest.fixture(scope="module")
@@ -43,28 +34,33 @@ def rows(folder, name):
     return pq.read_table(folder / name).to_pylist()
 
 
-def scenario_of(row):
-    return next(item for item in load_scenarios() if item.id == row["extra_info"]["task_id"])
-
-
 DRAWN = ("54e9b817e77b29db", "912fc970b1db01f3")
 """Hashes of all columns of the full and the small files but the messages."""
 
 
-def test_the_files_have_the_rows_that_were_recorded_and_begin_as_a_conversation_does(folders):
+def test_the_files_have_the_rows_that_were_recorded_and_messages_as_a_conversation_does(folders):
+    scenarios = {item.id: item for item in load_scenarios()}
     for folder, drawn, chars in zip(folders, DRAWN, (None, 300), strict=True):
         made, found = json.loads((folder / "manifest.json").read_text()), {}
         protocol = get_protocol(made["protocol"], docs=made["docs"])
         for name in sorted(made["files"]):
             found[name] = rows(folder, name)
             for number, row in enumerate(found[name]):
-                prompt = row.pop("prompt", None) or row.pop("messages")
-                if number % 37 == 0 and "agent_name" in row:
-                    with Conversation(scenario_of(row), protocol=protocol) as conversation:
-                        assert prompt == conversation.start()
+                messages = row.pop("prompt", None) or row.pop("messages")
+                if number % 19 == 0:
+                    scenario = scenarios[row.get("task_id") or row["extra_info"]["task_id"]]
+                    with Conversation(scenario, protocol=protocol, max_result_chars=chars) as conversation:
+                        seen = [*conversation.start()]
+                        for message in messages:
+                            if message["role"] == "assistant":
+                                seen += [message, *conversation.reply(message["content"]).messages]
+                    assert seen == messages
         assert {path.name for path in folder.glob("*.parquet")} == {*found} and made["max_result_chars"] == chars
         assert [entry["rows"] for _, entry in sorted(made["files"].items())] == [*map(len, found.values())]
         assert hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16] == drawn
+    early = replace(scenario, turns=(Turn("Look.", (Call("pwd", {}),), ()), Turn("", (), ("pwd",))))
+    with pytest.raises(RuntimeError, match="does not pass"):
+        gold_messages(early, protocol)
     whole = (folder / name).read_bytes()
     with pytest.raises(OSError, match="checksum"):
         pq.read_table(io.BytesIO(whole[:999] + bytes([whole[999] ^ 1]) + whole[1000:]), page_checksum_verification=True)
@@ -85,23 +81,6 @@ def test_the_manifest_has_the_command_that_makes_the_files_again():
     for words, given in COMMANDS.items():
         command = Options(**given).command(given.get("max_result_chars"))
         assert command == f"python -m data_prep --out DIR --protocol {words}"
-
-
-def test_sft_conversations_replay_to_full_progress(folders):
-    scenarios = {item.id: item for item in load_scenarios()}
-    for folder, name in zip(folders, ("sft_train.parquet", "tiny_sft.parquet"), strict=True):
-        manifest = json.loads((folder / "manifest.json").read_text())
-        protocol = get_protocol(manifest["protocol"], docs=manifest["docs"])
-        for row in rows(folder, name)[::4]:
-            rules = {"protocol": protocol, "max_result_chars": manifest["max_result_chars"]}
-            with Conversation(scenarios[row["task_id"]], **rules) as conversation:
-                seen = list(conversation.start())
-                for message in row["messages"]:
-                    if message["role"] == "assistant":
-                        seen += [message, *conversation.reply(message["content"]).messages]
-                record = conversation.record()
-            assert seen == row["messages"]
-            assert all(turn.passed for turn in record.turns)
 
 
 def snapshot(folder):
@@ -132,7 +111,11 @@ def test_tasks_that_are_listed_with_a_reason_are_not_trained_on_and_validation_k
     assert left == lines and "left out of training: 31 rows" in capsys.readouterr().out
     assert f"--leave-out '{listed}=has to be exact'" in json.loads((tmp_path / "manifest.json").read_text())["command"]
     (tmp_path / "a.json").write_text('{"multi_turn_base_0": [{"reason": "odd"}, {"reason": "wrong"}]}')
-    for file, said in (("no.json", "no.json is not what"), ("a.json=right", "names no task with the reason 'right'")):
+    cases = {"a.json=right": "names no task with the reason 'right'", "no.json": "no.json is not what"}
+    for number, text in enumerate(("{", "[]", '{"a": [{}]}', '{"a": 5}')):
+        (tmp_path / f"{number}.json").write_text(text)
+        cases[f"{number}.json"] = f"{number}.json is not what"
+    for file, said in cases.items():
         assert main(["--out", str(tmp_path / "none"), "--leave-out", f"{tmp_path}/{file}"]) == 1
         assert said in capsys.readouterr().err
 
@@ -170,16 +153,3 @@ def test_names_of_a_users_are_no_markup_and_no_metadata():
         assert card.data.license is None and "<script>" not in markup
         rows = [line for line in card.text.splitlines() if line.startswith("|")]
         assert len(rows) == 3 and "\n## b" not in card.text
-
-
-def test_no_training_task_occurs_in_validation_which_has_both_parts_of_all_categories(folders):
-    for folder in folders:
-        names = [path.name for path in folder.glob("*.parquet") if "sft" not in path.name]
-        val = [row for name in names if "val" in name for row in rows(folder, name)]
-        train = [row for name in names if "val" not in name for row in rows(folder, name)]
-        assert {row["extra_info"]["split"] for row in val} == {"val"}
-        assert {row["extra_info"]["split"] for row in train} == {"train"}
-        trained, held_out = ({mark for row in part for mark in marks(row)} for part in (train, val))
-        assert trained.isdisjoint(held_out)
-        found = {(row["extra_info"]["category"], part_of(row["extra_info"]["index"])) for row in val}
-        assert found == {(category, part) for category in CATEGORIES for part in ("dev", "test")}

@@ -13,12 +13,9 @@ import pytest
 from support.single_turn import inside
 
 import tau_env
-from interaction import Conversation, StopReason, get_protocol
+from interaction import StopReason
 from interaction.call import Call
-from interaction.environment import AskUser, Task, UserWords, load_tasks
-from interaction.record import EpisodeRecord
-from interaction.users import UserFault
-from rewards.outcome import compute_score
+from interaction.environment import AskUser, Request, UserFault, UserWords, load_tasks
 from tau_env import audit, tasks
 from tau_env.environment import SILENT
 from tau_env.exchange import CLOSE, OPEN, STOP, instructions, written
@@ -26,20 +23,7 @@ from tau_env.shop import OWNED
 from tau_env.tasks import DOMAINS
 from tau_env.verdict import gold_state, needless
 
-TASKS, DATA_OFF = load_tasks("tau"), "telecom_solo/[mobile_data_issue]data_mode_off["
-PROTOCOL = get_protocol("think_xml", docs="signature")
-SHORT = {"environments": {"tau": {"policy": "none"}}, "max_steps_per_turn": 40}
-
-
-def played(task: Task, *messages: Call | str) -> EpisodeRecord:
-    """A solo episode of these calls and answers."""
-    with Conversation(task, PROTOCOL, **SHORT) as conversation:
-        conversation.start()
-        for message in messages:
-            answers = isinstance(message, str)
-            render = PROTOCOL.render_answer("t", message) if answers else PROTOCOL.render_calls("t", [message])
-            conversation.reply(render)
-        return conversation.record()
+TASKS = load_tasks("tau")
 
 
 def one(start: str) -> Any:
@@ -163,78 +147,96 @@ def test_tasks_what_they_show_and_what_each_side_is_told_are_as_recorded() -> No
 
 # A user who is asked.
 
-
-class Talk:
-    """A conversation with a user; `shown` is what its model was shown last."""
-
-    def __init__(self, task: Task) -> None:
-        self.conversation = Conversation(task, PROTOCOL, **SHORT)
-        self._note(self.conversation.begin())
-
-    def _note(self, reply: Any) -> Any:
-        if reply.ask is not None:
-            self.shown = "\n".join(message["content"] for message in reply.ask.messages)
-        return reply
-
-    def say(self, words: str) -> Any:
-        return self._note(self.conversation.hear(words))
-
-    def answer(self, text: str) -> Any:
-        return self._note(self.conversation.reply(PROTOCOL.render_answer("t", text)))
+MOBILE_DATA = "[mobile_data_issue]data_mode_off["
+TOGGLE = Call("toggle_data", {})
+CALL = written(TOGGLE)
 
 
-def asked(answer: str) -> Talk:
-    """A user whose problem the agent answers."""
-    now = Talk(one("telecom/[mobile_data_issue]data_mode_off["))
-    reply = now.say("My data does not work.")
-    assert reply.messages[1]["content"] == "My data does not work."
-    assert "toggle_data" not in reply.messages[0]["content"]  # the device is the user's
-    now.answer(answer)
-    return now
+def asked(*answers: str) -> Any:
+    """An attempt that has just begun, or whose user has told its problem and heard these answers."""
+    attempt = one(f"telecom/{MOBILE_DATA}").open(policy="none")
+    attempt.begin()
+    for answer in answers:
+        attempt.hear("My data does not work.")
+        attempt.answer(answer)
+    return attempt
+
+
+def last(ask: Any) -> str:
+    """What the model that plays the user was told last."""
+    return str(ask.messages[-1]["content"])
 
 
 def test_a_user_who_spoke_beside_a_call_may_be_silent_and_one_who_did_not_is_asked_in_other_words() -> None:
-    call = written(Call("toggle_data", {}))
-    for words, then, heard in ((f"I will. {call}", "", "I will."), (call[:-3], "Hm?", "Hm?"), (call, "On.", "On.")):
-        now = asked("Hm.")
-        now.say(words)
-        before = now.shown
-        assert not then or (now.say("").ask is not None and now.shown != before)
-        assert [message["content"] for message in now.say(then).messages] == [heard]
-        assert now.answer("Good.").ask is not None and SILENT not in now.shown
-    assert asked("Hm.").say(f"Bye. {call} ###STOP###").ask is not None, "the call is made first"
-    for silent in (now, Talk(one("telecom/"))):
-        assert all(silent.say("").ask is not None for _ in range(3))
+    for words, then, heard in ((f"I will. {CALL}", "", "I will."), (CALL[:-3], "Hm?", "Hm?"), (CALL, "On.", "On.")):
+        attempt = asked("Hm.")
+        before = attempt.hear(words)
+        assert not then or attempt.hear("") != before
+        assert attempt.hear(then) == Request(heard)
+        assert SILENT not in str(attempt.answer("Good."))
+    assert "is now ON" in last(asked("Hm.").hear(f"Bye. {CALL} ###STOP###")), "the call is made first"
+    for silent in (attempt, asked()):
+        assert all(isinstance(silent.hear(""), AskUser) for _ in range(3))
         with pytest.raises(UserFault, match="said nothing, 4 times"):
-            silent.say("")
+            silent.hear("")
 
 
 def test_a_user_that_never_stops_calling_is_told_so_and_then_a_fault_of_the_user() -> None:
-    now = Talk(one("telecom/[mobile_data_issue]data_mode_off["))
+    attempt, look = asked(), written(Call("check_status_bar", {}))
     for _ in range(2):
-        for _ in range(10):
-            assert now.say(written(Call("check_status_bar", {}))).ask is not None
-        assert "Status Bar" in now.shown.split("<tool_response>")[-1]
-        for _ in range(3):
-            assert now.say(written(Call("toggle_data", {}))).ask is not None
-        assert "Tell the agent" in now.shown and now.conversation.record().facts["writes"] == 0
-        now.say("That is all.")
-        now.answer("Please check everything.")
+        told = [last(attempt.hear(words)) for words in (*[look] * 10, *[CALL] * 3)]
+        assert "Status Bar" in told[9] and "Tell the agent" in told[10] and attempt.verdicts().facts["writes"] == 0
+        attempt.hear("That is all.")
+        attempt.answer("Please check everything.")
     for _ in range(13):
-        now.say(written(Call("check_status_bar", {})))
+        attempt.hear(look)
     with pytest.raises(UserFault, match="in a row"):
-        now.say(written(Call("check_status_bar", {})))
+        attempt.hear(look)
+
+
+def test_a_user_makes_calls_that_the_agent_does_not_see_unless_they_are_none() -> None:
+    attempt = asked("Please turn mobile data on.")
+    for no_call in ("[" * 40_000, '{"name": "toggle_data", "arguments": {}, "more": 1}'):
+        assert "Error: " in last(attempt.hear(f"{OPEN}{no_call}{CLOSE}"))
+    assert "Mobile Data is now ON" in last(attempt.hear(f"I will. {CALL}"))
+    assert attempt.hear("It is on now.") == Request("I will.\nIt is on now.")
+    attempt.answer("Then it works.")
+    assert attempt.hear(STOP) is None and attempt.over == StopReason.user_stop
+    assert attempt.verdicts().passed and attempt.verdicts().facts["writes"] == 1
+
+
+def test_the_user_never_sees_the_agents_functions_the_database_or_gold() -> None:
+    for task in [task for task in [*TASKS.values()][::97] if task.mode == "user"]:
+        attempt = task.open()
+        attempt.begin()
+        assert "toggle_data" not in str(attempt.hear("Hello.").functions), "the device is the user's"
+        attempt.call(Call("get_customer_by_id", {"customer_id": "C1001"}))
+        shown = "\n".join(message["content"] for message in attempt.answer("Hm.").messages)
+        hidden = ("get_customer_by_id", "john.smith@example.com", "env_assertion", "transfer_to_human_agents")
+        assert task.task.story.reason in shown and not any(word in shown for word in hidden)
+
+
+# An agent alone.
+
+
+def played(start: str, *messages: Call | str) -> tuple[Any, list[Any]]:
+    """A solo attempt after these calls and answers, and what a call was said to be besides its side."""
+    attempt, needless = one(f"telecom_solo/{start}").open(policy="none"), []
+    attempt.begin()
+    for message in messages:
+        if isinstance(message, str):
+            attempt.answer(message)
+        else:
+            needless.append(attempt.call(message).facts.get("needless"))
+    return attempt, needless
 
 
 def test_the_same_write_in_another_form_is_the_needed_one() -> None:
-    task = one("telecom_solo/[mms_issue]bad_network_pref")
-    calls = [call for item in task.gold() for call in item.calls]
+    start = "[mms_issue]bad_network_pref"
+    calls = [call for item in one(f"telecom_solo/{start}").gold() for call in item.calls]
     for mode in ("4g_5g_preferred", "3g_only"):
         chosen = [Call(call.name, {"mode": mode}) if "mode" in call.arguments else call for call in calls]
-        attempt = task.open(policy="none")
-        attempt.begin()
-        assert [attempt.call(call).error for call in chosen] == [None] * len(chosen)
-        assert attempt.verdicts().facts["clean"], mode
+        assert played(start, *chosen)[0].verdicts().facts["clean"], mode
     for retail in DOMAINS["retail"].load_tasks():
         for _, call in (swapped := copy.deepcopy([*DOMAINS["retail"].needed(retail)])):
             for value in call.arguments.values():
@@ -243,58 +245,18 @@ def test_the_same_write_in_another_form_is_the_needed_one() -> None:
         assert needless(DOMAINS["retail"], retail, swapped) == (), retail.number
 
 
-def test_an_episode_alone_ends_with_done_or_a_transfer_and_words_to_nobody_do_not_pass() -> None:
-    task, fix, done = one(DATA_OFF), Call("toggle_data", {}), Call("done", {})
-    transfer = Call("transfer_to_human_agents", {"summary": "x"})
-    ends = {
-        "fixed": ((fix, done), True, StopReason.done),
-        "not fixed": ((done,), False, StopReason.done),
-        "fixed and told nobody": ((fix, "It works."), False, StopReason.completed),
-        "handed over": ((transfer,), False, StopReason.transfer),
-        "not ended": ((fix,), False, None),
-        "fixed and handed over": ((fix, transfer), False, StopReason.transfer),
-    }
-    for name, (messages, passes, reason) in ends.items():
-        record = played(task, *messages)
-        assert record.stop_reason == reason, name
-        assert bool(record.outcome and record.outcome.passed) == passes, name
-    assert record.facts["passed_official"] and record.facts["needless"] == ["agent: transfer_to_human_agents"]
-
-
-def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
-    twice = [Call("toggle_data_saver_mode", {})] * 2
-    record = played(one(DATA_OFF), *twice, Call("toggle_data", {}), Call("done", {}))
-    assert record.facts["passed_official"] and not record.facts["clean"] and record.facts["writes"] == 3
-    assert len(record.facts["needless"]) == 2 and record.outcome is not None and not record.outcome.passed
-    needless = [call.facts.get("needless") for step in record.turns[0].steps for call in step.calls]
+def test_an_episode_alone_ends_with_done_or_a_transfer_and_what_was_not_needed_passes_officially_alone() -> None:
+    done, transfer, twice = Call("done", {}), audit.TRANSFER, [Call("toggle_data_saver_mode", {})] * 2
+    for messages, passes, reason, beyond in (
+        ((TOGGLE, done), (True, True), StopReason.done, 0),
+        ((done,), (False, False), StopReason.done, 0),
+        ((TOGGLE, "It works."), (False, False), None, 0),
+        ((transfer,), (False, False), StopReason.transfer, 1),
+        ((TOGGLE, transfer), (True, False), StopReason.transfer, 1),
+        ((*twice, TOGGLE, done), (True, False), StopReason.done, 2),
+    ):
+        attempt, needless = played(MOBILE_DATA, *messages)
+        verdicts = attempt.verdicts()
+        assert (verdicts.facts["passed_official"], verdicts.passed) == passes and attempt.over == reason, messages
+        assert len(verdicts.facts["needless"]) == beyond, messages
     assert needless == [True, True, None, None]
-    episode = {"episode": record.to_dict()}
-    rules: dict[str, Any] = {"official": {}, "clean": {}, "priced": {"price": 0.3}}
-    paid = [compute_score("tau", "", "[]", episode, rule=rule, **more)["score"] for rule, more in rules.items()]
-    assert paid == [1.0, 0.0, pytest.approx(0.4)]
-
-
-def test_a_user_makes_calls_that_the_agent_does_not_see_unless_they_are_none() -> None:
-    now = asked("Please turn mobile data on.")
-    for no_call in ("[" * 40_000, '{"name": "toggle_data", "arguments": {}, "more": 1}'):
-        now.say(f"{OPEN}{no_call}{CLOSE}")
-        assert "Error: " in now.shown.split("<tool_response>")[-1]
-    reply = now.say(f"I will. {written(Call('toggle_data', {}))}")
-    assert reply.ask is not None and "Mobile Data is now ON" in now.shown
-    reply = now.say("It is on now.")
-    assert [message["content"] for message in reply.messages] == ["I will.\nIt is on now."]
-    now.answer("Then it works.")
-    now.say("###STOP###")
-    record = now.conversation.record()
-    assert record.outcome is not None and record.outcome.passed and record.facts["writes"] == 1
-    assert record.stop_reason == StopReason.user_stop
-
-
-def test_the_user_never_sees_the_agents_functions_the_database_or_gold() -> None:
-    for task in [task for task in [*TASKS.values()][::97] if task.mode == "user"]:
-        now = Talk(task)
-        now.say("Hello.")
-        now.conversation.reply(PROTOCOL.render_calls("t", [Call("get_customer_by_id", {"customer_id": "C1001"})]))
-        now.answer("Hm.")
-        hidden = ("get_customer_by_id", "john.smith@example.com", "env_assertion", "transfer_to_human_agents")
-        assert task.task.story.reason in now.shown and not any(word in now.shown for word in hidden)
