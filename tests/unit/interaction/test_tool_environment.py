@@ -354,6 +354,8 @@ def test_a_service_that_is_down_is_no_fault_of_gold_and_budgets_call_no_tool(ser
     (tmp_path / "later.py").write_text(source.replace('["Go on."]', '[("Go on.", [Call("add", {})])]'))
     given = ["--environment", str(tmp_path / "later.py"), "--out", str(tmp_path / "data"), "--docs", "signature"]
     assert prepare([*given, "--unplayed"]) == 0 and not sys.modules["user_file_later"].LOG
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines() if " rows " in line]
+    assert rows == ["1", "0", "0"], "to train on, held out, and gold conversations"
     assert prepare(given) == 0 and sys.modules["user_file_later"].LOG["add"] and "wait" in capsys.readouterr().out
 
 
