@@ -5,8 +5,6 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from interaction.call import Call
 from interaction.outcome import ErrorKind
@@ -95,29 +93,6 @@ def test_what_does_not_fit_is_refused_and_hostile_values_get_a_text_and_neither_
     assert not failed
 
 
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=5,
-)
-
-
-@EACH
-@settings(max_examples=60, deadline=None)
-@given(data=st.data())
-def test_no_call_raises_and_one_that_failed_changes_nothing(domain: Any, data: st.DataObject) -> None:
-    database = opened(domain)
-    for _ in range(3):
-        side, doc = data.draw(st.sampled_from(functions(domain)))
-        drawn = data.draw(st.dictionaries(st.sampled_from([*doc["parameters"]["properties"], "x"]), PLAIN, max_size=3))
-        before, known = database.digest(), len(database.written)
-        result = database.call(Call(doc["name"], fitting(doc) | drawn), side)
-        result.text.encode()
-        assert len(result.text) <= LONGEST
-        assert (database.digest() != before) == (len(database.written) > known)
-        assert result.error is None or "[cut: " in result.text or database.digest() == before
-
-
 def test_texts_that_grow_are_cut() -> None:
     for length, cut in ((19_969, ""), (19_970, " [cut: the result has 20001 characters]")):
         echoed = opened(telecom).call(Call("check_app_status", {"app_name": "x" * length}), "user")
@@ -146,12 +121,8 @@ def test_texts_that_grow_are_cut() -> None:
 
 def test_the_calculator_rounds_to_two_places_and_refuses_what_would_grow() -> None:
     values = {"2 + 2": "4.0", "2.675*1": "2.67", "(13.5-2)*3/7": "4.93", "7//2": "3.0", "9" * 320 + ".0": "inf"}
-    values |= {
-        "  -3 - +1.005": "-4.0",
-        "8 / 4 * 2 - 10 // 4": "2.0",
-        "-(2 - 5) * -2": "-6.0",
-        "1+" * 499 + "10": "509.0",
-    }
+    values |= {"  -3 - +1.005": "-4.0", "8 / 4 * 2 - 10 // 4": "2.0", "-(2 - 5) * -2": "-6.0"}
+    values["1+" * 499 + "10"] = "509.0"
     assert {expression: calculate(None, expression) for expression in values} == values
     for expression in ("(" * 400, "1 / 0", "a", "", "1,2", "(1)(2)", "...", "1" * 1_000):
         with pytest.raises(Refused, match="[Ii]nvalid|Cannot") as refused:
