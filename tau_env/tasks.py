@@ -184,7 +184,7 @@ def _together(parts: Mapping[str, Part], tasks: Sequence[Task], clusters: Mappin
 # The files of a data set.
 
 
-def data_sets(tiny: bool = False, options: Mapping[str, Any] | None = None) -> dict[str, DataSet]:
+def data_sets(tiny: bool, options: Mapping[str, Any]) -> dict[str, DataSet]:
     """File -> its tasks, by the split that the options name: those of the stages, or the small ones of the CPU demo.
 
     Tasks that doing nothing passes teach nothing, and are left out of training; they stay in what is held out.
@@ -192,7 +192,7 @@ def data_sets(tiny: bool = False, options: Mapping[str, Any] | None = None) -> d
     Raises:
         SourceError: the data is missing, or is not the pinned release.
     """
-    tasks = tasks_under(options or {})
+    tasks = tasks_under(options)
     solo = [task for task in tasks if (task.category == "telecom_solo_mobile" if tiny else task.mode == "solo")]
     user = [task for task in tasks if task.mode == "user"]
     train, held_out = _sides(solo)
