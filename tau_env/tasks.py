@@ -92,7 +92,7 @@ def load_tasks(by: Split = "faults") -> tuple[TauTask, ...]:
             clusters = {task.number: _cluster(domain, task) for task in tasks}
             parts = split(by, domain, tasks, clusters)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            what = f"{type(error).__name__}: {' '.join(str(error).split())}"
             message = f"the files of {name} in {source.folder()} are not as tau2-bench's: {what}"
             raise source.SourceError(message) from error
         # Without a user the agent has the tools of the user's device as well; in the shops only the user knows.

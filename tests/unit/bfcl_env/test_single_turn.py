@@ -12,7 +12,7 @@ from bfcl_env.single_turn import java, javascript
 from bfcl_env.single_turn.checker import check_calls, unmatched, unmatched_greedily
 from bfcl_env.single_turn.literals import read_value
 from bfcl_env.single_turn.tasks import failing_gold
-from interaction import Conversation, get_protocol
+from interaction import get_protocol
 from interaction.call import MAX_CHARS, Call
 from interaction.environment import load_tasks
 from interaction.gold import play_gold, unwritable
@@ -20,30 +20,7 @@ from interaction.protocol import PROTOCOLS
 from rewards import all_or_nothing, dense, outcome, progress, step
 from rewards import format as format_reward
 
-
-def said(task, text):
-    """The record of a message, which is the only one, whatever it is."""
-    with Conversation(task, XML, max_format_errors_per_turn=3) as conversation:
-        conversation.start()
-        reply = conversation.reply(text)
-        assert reply.done and not reply.messages
-        return conversation.record()
-
-
-def gold_of(task):
-    return next(iter(task.gold())).calls
-
-
-def first(category):
-    return next(task for task in TASKS.values() if task.category == category)
-
-
-def calling(task, calls):
-    return said(task, XML.render_calls("t", calls))
-
-
 TASKS = load_tasks("bfcl_single")
-XML = get_protocol("think_xml")
 REWARDS = (progress, dense, all_or_nothing, outcome, step, format_reward)
 WITHOUT_GOLD = {"live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"}
 """Their data accepts what their functions do not take; beside them, those of live_relevance have none."""
@@ -170,27 +147,15 @@ def test_who_changes_what_a_task_hands_out_does_not_change_the_task():
 
 
 def test_calls_of_parallel_tasks_may_come_in_any_order_and_each_counts_once():
-    several, parallel = gold_of(first("parallel_multiple")), gold_of(first("parallel"))
-    record = calling(first("parallel_multiple"), several[::-1])
-    assert len(several) > 1 and record.outcome.passed and paid(record) == [1.0] * len(REWARDS)
-    assert dense.attempted(record.to_dict()["turns"][0]) == 1
-    assert sorted(call.facts["gold"] for call in record.turns[0].steps[0].calls) == list(range(len(several)))
-    record = calling(first("parallel"), [parallel[0]] * len(parallel))
-    taken = [call.facts["gold"] for call in record.turns[0].steps[0].calls]
-    assert not record.outcome.passed and taken == [0, *[None] * (len(parallel) - 1)]
+    for category, count in (("parallel_multiple", 2), ("parallel", 2)):
+        task = next(task for task in TASKS.values() if task.category == category)
+        (message,), numbers = task.gold(), [*range(count)]
+        attempt, again = task.open(), task.open()
+        assert sorted(attempt.call(call).facts["gold"] for call in message.calls[::-1]) == numbers
+        assert [again.call(message.calls[0]).facts["gold"] for _ in numbers] == [0, *[None] * (count - 1)]
+        assert attempt.verdicts().passed and not again.verdicts().passed
     single = task_of("python", documented(), [{"f": {"a": ["km"]}}] * 2)
     attempt = replace(single, category="parallel").open()
     assert [attempt.call(Call("f", {"a": text})).facts["gold"] for text in ("no", "km", "km")] == [None, 1, 0]
     checked = check(single, [Call("f", {"a": "km"})] * 2)
     assert [mismatch.kind for mismatch in checked.mismatches] == ["wrong_count"], "of a task that asks for one"
-
-
-def test_where_a_function_helps_a_call_that_fits_earns_the_most_and_no_answer_does():
-    task = first("live_relevance")
-    function = task.functions[0]
-    required = dict.fromkeys(function["parameters"]["required"], "x")
-    calls = [Call(function["name"], required), Call(function["name"], {**required, "no such": 1}), Call("no_such", {})]
-    records = [*(calling(task, [call]) for call in calls), said(task, XML.render_answer("t", "I cannot."))]
-    assert not list(task.gold()) and [record.outcome.passed for record in records] == [True, False, False, False]
-    assert [official(record) for record in records] == [True, True, True, False]
-    assert paid(records[0]) == [1.0] * len(REWARDS) and max(paid(records[-1])) < 1

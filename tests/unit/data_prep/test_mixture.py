@@ -67,13 +67,8 @@ def test_there_are_as_many_rows_as_the_shares_allow_and_not_one_more_than_there_
         assert sorted(sources(rows["mixture_train"]).values()) == counts
         assert len(rows["mixture_val"]) == (1 if more else 37)
     capsys.readouterr()
-    for words, said in (
-        (
-            TWO + " --rows 39",
-            "bfcl_single/simple_javascript has 25 train tasks, and 26 are its share of 39 rows; at most 37",
-        ),
-        ("bfcl=1 bfcl_single=9 --rows 3000", "2700 are its share of 3000 rows; at most"),
-    ):
+    most = {f"{TWO} --rows 39": "has 25 train tasks, and 26 are its share of 39 rows; at most 37 rows"}
+    for words, said in (most | {"bfcl=1 bfcl_single=9 --rows 3000": "2700 are its share of 3000 rows"}).items():
         assert main(["--out", str(tmp_path), "--mixture", *words.split()]) == 1
         assert said in capsys.readouterr().err
 
