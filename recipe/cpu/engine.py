@@ -7,8 +7,9 @@ and log-probabilities and entropy go through `logsumexp`. `log_softmax` has no s
 Three things are left out that change no number:
 
 - What rows have in common at their beginning, a group's prompt above all, is computed once. Sorted rows make a tree:
-  each is the beginning of the row before it and tokens of its own. These tokens stand in one row, without padding;
-  attention alone knows what each of them may see.
+  each is the beginning of the row before it and tokens of its own. These tokens stand in one row; attention alone
+  knows what each of them may see. What is filled up is so to few sizes: with ever new ones malloc's lists grow until
+  searching them takes a quarter of the time, and the heap grows by half.
 - The vocabulary's logits are computed only where a token of the model follows: most tokens are the prompt's and the
   environment's, whose log-probabilities no loss looks at; they come out as 0.
 - Rows whose advantages are all 0 are left out of an update where the policy's loss is the only one and the policy is
@@ -117,6 +118,7 @@ class Tree:
             while last < len(seen) and (last + 1 - first) * max(most, len(seen[last])) <= TOGETHER:
                 last, most = last + 1, max(most, len(seen[last]))
             keys = torch.nn.utils.rnn.pad_sequence(seen[first:last], batch_first=True, padding_value=size)
+            keys = torch.nn.functional.pad(keys, (0, -most % AT_ONCE), value=size)
             queries = every.view(-1, LONGEST, 1)[first:last]
             hidden = (keys[:, None] > queries) | (ends[keys % size][:, None] <= queries)
             mask = torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf)[:, None]
@@ -329,7 +331,8 @@ class _Trees:
         if tu.get_non_tensor_data(micro_batch, "trees", False) and inputs["position_ids"].dim() == 2:
             args["tree"] = tree = Tree.of(micro_batch["input_ids"].unbind())
             for name in ("input_ids", "position_ids"):
-                inputs[name] = inputs[name].flatten()[tree.own].unsqueeze(0)
+                own = inputs[name].flatten()[tree.own]
+                inputs[name] = torch.nn.functional.pad(own, (0, -len(own) % LONGEST)).unsqueeze(0)
             inputs["attention_mask"] = tree.where[None, None]  # of four dimensions: transformers makes none itself
             inputs["tree"] = tree
         return inputs, args
@@ -362,6 +365,7 @@ class CPULanguageModelEngine(_Trees, fsdp.FSDPEngineWithLMHead):
             args["learned"] = torch.cat(padded).bool().roll(-1)  # whether the token after each is learned
             there = torch.arange(tree.where.shape[1]) < lengths[:, None]
             self._wanted = tree.where[there][args["learned"]]
+            self._wanted = torch.nn.functional.pad(self._wanted, (0, -len(self._wanted) % AT_ONCE))
         return inputs, args
 
     def prepare_model_outputs(
@@ -372,7 +376,7 @@ class CPULanguageModelEngine(_Trees, fsdp.FSDPEngineWithLMHead):
         if (learned := output_args.get("learned")) is None:
             return super().prepare_model_outputs(output, output_args, micro_batch, logits_processor_func)
         offsets = micro_batch["input_ids"].offsets()
-        logits = output.logits
+        logits = output.logits[: int(learned.sum())]
         if not output_args["temperature_is_one"]:
             logits = logits / output_args["temperature"].repeat_interleave(offsets.diff())[learned].unsqueeze(-1)
         found = {"log_probs": logprobs_from_logits(logits, output_args["input_ids_rmpad_rolled"][learned])}

@@ -5,6 +5,7 @@ measured, once a run. Weights, optimizer, sums of gradients, log-probabilities a
 """
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from time import perf_counter
 
@@ -43,6 +44,7 @@ class Rates:
 RATES = StateFile(Rates)
 
 
+@cache
 def measure() -> Rates:
     """Rates of this machine, of the fastest multiplication each: others may be at work here."""
     import torch
@@ -60,17 +62,18 @@ def measure() -> Rates:
     return Rates(**rows)
 
 
-def settle(config: DictConfig, folder: Path | None = None) -> None:
+def settle(config: DictConfig, folder: Path | None = None, write: bool = True) -> None:
     """Put what is faster here in the place of `auto`, with the figures as `launcher.measured`.
 
     Args:
-        folder: of the run, which keeps the figures; None where nothing is to be written.
+        folder: of the run, whose figures count; None where there is none.
+        write: whether the run keeps what is measured now.
     """
     if config.launcher.get("precision") != AUTO:
         return
     path = folder and folder / FILE
     rates = (path and RATES.read_or_none(path)) or measure()
-    if path:
+    if path and write:
         RATES.write(path, rates)
     with open_dict(config):
         config.launcher.update({"precision": rates.best, "measured": str(rates)})

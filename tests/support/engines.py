@@ -120,7 +120,7 @@ def answers(engine: Any, loss: Any, whole: bool, on_policy: bool = True, own: bo
         return found
     tokens: list[int] = []
     counting = engine.module.get_input_embeddings().register_forward_pre_hook(
-        lambda _, given: tokens.append(given[0].numel())
+        lambda _, given: tokens.append(int((given[0] > 0).sum()))  # 0 fills up
     )
     with engine.train_mode():
         engine.optimizer_zero_grad()
