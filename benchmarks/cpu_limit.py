@@ -15,7 +15,8 @@ Decode: tokens a second of vLLM with 64 requests at once; prefill: of their prom
 all weights once, at the rate of a sum over a tensor; and two operations for each weight and token.
 
 Rounds of limit and work alternate, the fastest of each counts. Nothing else should run; the load is printed. With
-`--beside 19` one busy process of that niceness does, as from another terminal, and the median of the work counts.
+`--beside 19` one busy process of that niceness does, and the median of the work counts. It is started from the same
+terminal: between terminals Linux counts no niceness where `/proc/sys/kernel/sched_autogroup_enabled` is 1.
 """
 
 import argparse
@@ -113,6 +114,7 @@ def limit(model: Any, dtype: Any, tokens: int, once: int, learned: int, part: in
 
 def update(config: DictConfig, long: bool, choose: Callable[[list[float]], float]) -> None:
     """Prints what an update takes, beside what it must take."""
+    from verl.utils.torch_dtypes import PrecisionType
     from verl.workers.engine_workers import ActorRolloutRefWorker
 
     memory_of = {"Python and verl": memory("VmRSS")}
@@ -127,7 +129,7 @@ def update(config: DictConfig, long: bool, choose: Callable[[list[float]], float
     ids = sorted(data["input_ids"].unbind(), key=lambda row: row.tolist())
     tokens, learned = sum(map(len, ids)), int(data["loss_mask"].values().sum())
     once, limits, updates = tokens - sum(engine._shared(ids)), [], []
-    dtype = getattr(torch, config.launcher.precision)
+    dtype = PrecisionType.to_dtype(config.actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype)
     for number in range(ROUNDS):
         limits.append(limit(model, dtype, tokens, once, learned, min(once, 1024)))
         Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
@@ -200,9 +202,9 @@ def main() -> None:
     if any(os.environ.get(name) != value for name, value in wanted.items()):  # some are read before Python starts
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | wanted)
     precision.settle(config)
-    print(f"{config.launcher.precision}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}")
+    print(f"{config.actor_rollout_ref.rollout.dtype}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}")
     loop = ["nice", "-n", given.beside or "0", sys.executable, "-c", "while True: pass"]
-    busy = subprocess.Popen(loop, start_new_session=True) if given.beside else None
+    busy = subprocess.Popen(loop) if given.beside else None
     choose: Callable[[list[float]], float] = median if busy else min
     try:
         if given.decode or given.prefill:

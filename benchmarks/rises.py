@@ -1,6 +1,7 @@
 """Several seeds of `run_all.sh`, and the table of docs/data/rises.md that they give.
 
     python -m benchmarks.rises run NAME --seeds 1-5 [ARGUMENT ...]    # one run a seed, with these arguments
+    python -m benchmarks.rises above NAME CONTROL --seeds 1-5         # how far each run ended above outputs/CONTROLseed
     python -m benchmarks.rises table NAME                             # the table, from the results
     python -m benchmarks.rises curve NAME                             # docs/NAME.png: held-out tasks over steps
 
@@ -26,7 +27,7 @@ from matplotlib import pyplot
 from recipe.evaluation.intervals import brackets
 from recipe.report import validation
 from recipe.report.figures import COLORS
-from recipe.report.tables import Difference, Rise, Task, stage_rows, trained_stages
+from recipe.report.tables import Difference, Rise, Task, compare, stage_rows, trained_stages
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.starts import BEFORE
 
@@ -75,6 +76,24 @@ def found_in(folder: Path) -> dict[str, Any]:
         "held_out": {row: dict(zip(titles, (share for share, _ in shares), strict=True)) for row, shares, _ in held},
         "rows": [as_row(stage, of, difference) for stage, of, difference in found],
     }
+
+
+def above(name: str, control: str, seed: int) -> None:
+    """Add to a seed's result how far its last validation is above that of the control, task by task.
+
+    A control is a model of supervised training alone, validated once by a first stage with `trainer.val_only=true`.
+    """
+    path = RESULTS / f"{name}_{seed}.json"
+    result = json.loads(path.read_text())
+    (played,) = Path("outputs", f"{control}{seed}").glob("*/rollouts/val/*.jsonl")
+    (*_, (title, last)) = validation.columns(Path("outputs", f"{name}{seed}")).items()
+    first, values = validation.by_row(played), validation.by_row(last)
+    moved = {of: compare(first[of], values[of]) for of in values}
+    result["rows"] = [row for row in result["rows"] if not row["of"].endswith(f", above {control}")]
+    result["rows"] += [
+        as_row(title, f"held-out {OF.get(of, of)}, above {control}", found) for of, found in moved.items() if found
+    ]
+    path.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def as_row(stage: str, of: str, difference: Difference) -> dict[str, Any]:
@@ -135,14 +154,17 @@ def sources(results: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "table", "curve"))
+    parser.add_argument("what", choices=("run", "above", "table", "curve"))
     parser.add_argument("name")
     parser.add_argument("--seeds", default="1-5", metavar="FIRST-LAST")
     given, arguments = parser.parse_known_args()
+    first, last = map(int, given.seeds.split("-"))
     if given.what == "run":
-        first, last = map(int, given.seeds.split("-"))
         for seed in range(first, last + 1):
             measure(given.name, seed, arguments)
+    elif given.what == "above":
+        for seed in range(first, last + 1):
+            above(given.name, *arguments, seed)
     elif given.what == "curve":
         curve(given.name)
     else:

@@ -141,7 +141,7 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
             precision.settle(config, folder)
     precision.settle(config)
     if sides and (measured := config.launcher.get("measured")):
-        print(f"trains in {config.launcher.precision} ({measured})", flush=True)
+        print(f"trains in {config.engine.mixed_precision.param_dtype} ({measured})", flush=True)
     if config.model.path is None:
         with writing(config):
             sides = begin_with_tiny_policy(config, sides)

@@ -3,8 +3,9 @@
 A failed turn earns up to the share `partial` of a solved one: half of it for the functions that gold calls, half for
 their arguments. Where all rollouts of a task fail, these are all that tells them apart: paid for functions and whole
 calls alone, a policy learned to leave arguments out. Each call beyond the number that gold makes in its turn costs the
-share `price` of a solved one, down to a turn's whole worth below 0. For progress alone such a call does no harm; at a
-price of a tenth a policy learned to try one function after the other.
+share `price` of a solved one, down to a turn's whole worth below 0: a solved turn with two of them earns less than a
+failed one without. For progress alone such a call does no harm; at a price of a tenth a policy learned to try one
+function after the other.
 
 What a turn earned stands at its last message, so that `algorithm=turn_grpo` gives each turn the credit of its own.
 """

@@ -19,6 +19,7 @@ from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.users import EndpointUser, make_user
 from recipe.evaluation import server
 from recipe.evaluation.store import PARTS, Settings
+from recipe.settings import detect_hardware
 from recipe.stage.export import trained_with
 from recipe.stage.starts import made_with
 
@@ -182,13 +183,17 @@ def settings_of(given: argparse.Namespace) -> Settings:
     sampling = {name: value for name in fields if (value := getattr(given, name, None)) is not None}
     same = ("endpoint", "split", "protocol", "docs", "samples", "limit", "environment", "user")
     flags = re.sub(r"\n(?!-)", "=", "\n".join(given.flags)).splitlines()  # as keys are masked with their names alone
+    served = {}
+    if given.model:
+        hardware = given.hardware or detect_hardware()
+        served = {"hardware": hardware, "flags": [*server.profile_flags(hardware), *flags]}
     settings = Settings(
         model=model,
         categories=tuple(given.category),
         options=given.option,
         policy=turn_policy(given.environment, given.option) | given.turn_policy,
         source=source_of(given.environment),
-        made_with=made_with(ENGINE if given.model else ()) | {"hardware": given.hardware, "flags": flags},
+        made_with=made_with(ENGINE if given.model else ()) | served,
         strategy=given.strategy,
         stop=tuple(given.stop),
         max_nodes=given.max_nodes,

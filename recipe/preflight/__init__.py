@@ -81,7 +81,7 @@ def check(config: DictConfig, alone: bool = True) -> list[str]:
     print(*(f"NOTE       {line}" for line in notes), *lines, sep="\n", flush=True)
 
     with starts.writing(config):
-        precision.settle(config, None if config.preflight_only else Path(config.paths.run))
+        precision.settle(config, Path(config.paths.run), write=not config.preflight_only)
     path, fits = str(config.actor_rollout_ref.model.path), list[str]()
     shape, tokenizer = model.load_settings(path), model.load_tokenizer(path)
     require(model.context(config, shape), model.weights(path), model.vocabulary(tokenizer, shape))
@@ -130,7 +130,7 @@ def summary(config: DictConfig) -> str:
         "hardware": f"{trainer.nnodes} x {trainer.n_gpus_per_node} x {trainer.device}"
         + f", {playing_devices(config)} more to play" * bool(playing_devices(config))
         + f", {teacher_cards(config)} more for the teacher" * bool(teacher_cards(config))
-        + f", {config.launcher.get('precision')} ({measured})" * bool(measured),
+        + f", {rollout.dtype} ({measured})" * bool(measured),
         "output": config.paths.stage,
         "watch": f"tensorboard --logdir {config.paths.run}",
     }

@@ -20,6 +20,7 @@ from recipe.settings import CONFIG_DIR, as_list, is_offline, on_policy
 VERL_VERSION = "0.9.1"
 ACTOR, REF, ROLLOUT, MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "ref", "rollout", "model"))
 
+OWN = "One of your own: name its module in VERL_USE_EXTERNAL_MODULES."
 WITH_CRITIC = ("gae", "gae_bad", "gae_step")
 OURS = ("gae_bad", "gae_step", "turn_grpo")
 WHOLE_STEPS = ("grpo", "turn_grpo", "gae_step")
@@ -76,9 +77,9 @@ def algorithm(config: DictConfig) -> Iterator[str]:
     if own and registered and not isinstance(algorithm.credit.grouped, bool):
         yield f"{given}: does it compare the rollouts of a task? Set algorithm.credit.grouped to true or false."
     if own and not registered:
-        yield f"{given} is not known. Choose by algorithm=NAME, or one of {', '.join((*WITH_CRITIC, *GROUPED))}."
+        yield f"{given} is not known. Choose by algorithm=NAME, or one of {', '.join((*WITH_CRITIC, *GROUPED))}. {OWN}"
     if loss not in LOSSES and not registered:
-        yield f"{ACTOR}.policy_loss.loss_mode={loss} is not known. Set one of {', '.join(LOSSES)}."
+        yield f"{ACTOR}.policy_loss.loss_mode={loss} is not known. Set one of {', '.join(LOSSES)}. {OWN}"
     if name in UNFED:
         yield f"{given} needs what verl's trainer does not compute for it. Take grpo, rloo or reinforce_plus_plus."
     if is_grouped(algorithm) and rollout.n < 2:

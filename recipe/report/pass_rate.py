@@ -220,7 +220,8 @@ class Comparison:
             values = {name: [json.dumps(one.get(name)) for one in settings] for one in settings for name in one}
             other = "; ".join(f"{name}: {' | '.join(given)}" for name, given in values.items() if len({*given}) > 1)
             found.append(f"Settings that differ, {who}: {other}" if other else f"Settings of {who}: the same")
-        found += [f"{method.name}: {note}" for method in self.methods for note in method.notes]
+        said = [(method, note) for method in self.methods for note in method.notes]
+        found += [note if method.seeds else f"{method.name}: {note}" for method, note in said]
         for method in self.methods:
             like = [other.subsets for other in self.methods if other.subsets.keys() & method.subsets.keys()]
             lacks = ordered(name for subsets in like for name in subsets if name not in method.subsets)

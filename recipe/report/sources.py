@@ -148,9 +148,9 @@ def recipes(a: Sequence[Path], b: Sequence[Path]) -> list[Method]:
         played, notes, settings = list[Played](), list[str](), defaultdict[str, list[Any]](list)
         for seed, path in enumerate(dict.fromkeys(paths)):
             final = [Method("", {}), *(one for one in episodes(path) or () if not one.name.endswith(GUARD_MARK))][-1]
-            counted = [_seed(item, seed) for item in final.played]
+            counted = [_seed(item, seed) for item in final.played if item.task in final.subsets.get(item.subset, ())]
             tasks[path], played = {(item.subset, item.task) for item in counted}, played + counted
-            notes.append(", ".join([str(path), *final.notes]))
+            notes.append(f"{name}: {', '.join([str(path), *final.notes])}")
             for key, value in (final.settings or {}).items():
                 settings[key] += [value] * (value not in settings[key])
             for began in (state.look(stage).began for stage in trained_stages(path)[:1]):

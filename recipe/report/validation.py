@@ -172,7 +172,7 @@ def rows(runs: Sequence[Path]) -> tuple[list[str], list[Row]]:
     titles = [title for title in columns_of[0] if all(title in one for one in columns_of)]
     if len(titles) < 2:
         return [], []
-    played = [[_values(one[title]) for title in titles] for one in columns_of]
+    played = [[by_row(one[title]) for title in titles] for one in columns_of]
     found: list[Row] = []
     for name in played[0][-1]:
         values = [[column.get(name, {}) for column in one] for one in played]
@@ -187,7 +187,7 @@ def rows(runs: Sequence[Path]) -> tuple[list[str], list[Row]]:
     return titles, found
 
 
-def _values(path: Path) -> dict[str, Episodes]:
+def by_row(path: Path) -> dict[str, Episodes]:
     """Row of the table of held-out tasks -> task -> what a validation has of it."""
     found: dict[str, Any] = {}
     shown = [place.header for place in headers(path) if place.header["part"] in ("test", choosing.GUARD)]

@@ -3,8 +3,8 @@
 Engine and trainer hold the same weights when a step is played, so the engine's are the old log-probabilities, but for
 rounding. That is measured: the first step of a start and then one of every `stage.old_log_probs_every` computes them
 with the trainer. The others take the engine's, as long as a token's differed by no more than `TOLERANCE` in the mean of
-the last step that was measured. They are those that the token was sampled with, so the ratio weighs what rounding has
-changed. Their `actor/ppo_kl` is then the mean difference of the two, and `actor/entropy` is not known.
+the last step that was measured; `actor/entropy` is then not known. With one update a step, `recipe.cpu.engine` takes
+the policy's own in their place, so that no ratio weighs rounding.
 """
 
 from functools import cached_property

@@ -176,7 +176,7 @@ def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_ver
     assert (own["after_low"], own["after_high"]) == pytest.approx(of_b)
     assert (official["method"], official["baseline"], official["after"]) == ("B, official", "A, official", 1)
     notes = "\n".join(found["notes"])
-    assert f"a1, {tmp_path}/a2 share a warm start" in notes and notes.count("share a warm start") == 1
+    assert f"\n{tmp_path}/a1, {tmp_path}/a2 share a warm start" in notes and notes.count("share a warm start") == 1
     assert "1 tasks that not all seeds have are left out" in notes
     row, guard = sources.methods([a[0]])
     assert (row.name, guard.name) == ("a1/stage2_base", "a1/stage2_base, guard")
@@ -198,3 +198,6 @@ def test_a_task_of_another_seeds_file_is_another_one_though_its_id_is_the_same(t
     for others, queries in ((paths[1:2], [(0.5,), (1.0,)]), (paths[1:], [(1.0, 1.0)])):
         b = sources.recipes(paths[:1], others)[1]
         assert [query.votes for query in b.subsets["made/base"].values()] == queries, "samples of a seed are one vote"
+    (paths[1] / "episodes.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines[1:]))
+    for one in sources.recipes(paths[:1], paths[1:2]):
+        assert [name.split()[0] for name in one.subsets["made/base"]] == ["made/base_1"], "one lost a sample of base_0"
