@@ -4,11 +4,8 @@ Also distils the tiny policy from itself and from another, behind turns that gol
 of train_fctncalling.py. About twelve minutes on two cores.
 """
 
-import json
 import math
-import subprocess
-import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +15,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support import short_training
-from support.short_training import ROOT, environment
 
 from data_prep.__main__ import main as prepare_data
 from interaction.token_rewards import overlong_penalty
@@ -47,8 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "my_reward.py").write_text(REWARD)
     warm = path / "warm"
     short = ("trainer.total_epochs=6", f"paths.stage={warm}", f"paths.run={warm}", f"paths.data={path}/data")
-    done = short_training.start("recipe.sft", *short)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    short_training.succeed("recipe.sft", *short)
     (path / "model").symlink_to(warm / "hf")
     return path
 
@@ -61,9 +56,9 @@ def train(folder: Path, name: str, *overrides: str) -> Path:
 
 def groups(stage: Path, step: int) -> list[list[dict[str, Any]]]:
     found = defaultdict(list)
-    for line in (stage / "rollouts" / "train" / f"{step:06d}.jsonl").read_text().splitlines():
-        episode = json.loads(line)
-        found[episode["uid"]].append(episode)
+    for episode in short_training.episodes(stage):
+        if episode["step"] == step:
+            found[episode["uid"]].append(episode)
     return list(found.values())
 
 
@@ -168,16 +163,13 @@ def test_the_command_trains_and_its_curves_are_found(algorithm: str, tmp_path: P
     from tensorboard.backend.event_processing import io_wrapper
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    command = [
-        *(sys.executable, "-m", "recipe.tools.train_fctncalling", "--algorithm_name", algorithm),
+    folder = short_training.prepared(tmp_path)
+    short_training.succeed(
+        *("recipe.tools.train_fctncalling", "--algorithm_name", algorithm, "trainer.total_training_steps=2"),
         *("--dataset_path", "data/tiny_base.parquet", "--model_name_or_path", "model"),
         *("--n_rollout_threads", "4", "--gradient_cp_steps", "2", "--save_interval", "1"),
-        "trainer.total_training_steps=2",
-    ]
-    folder, given = short_training.prepared(tmp_path), environment(PYTHONPATH=str(ROOT))
-    done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-
+        **{"folder": folder, "timeout": 1800, "PYTHONPATH": str(short_training.ROOT)},
+    )
     names = f"default/model/tiny_base/{algorithm}"
     stage = folder / "outputs" / "fctncalling" / names / "fctncalling"
     steps = read_steps(stage)
@@ -185,9 +177,7 @@ def test_the_command_trains_and_its_curves_are_found(algorithm: str, tmp_path: P
     for numbers in steps.values():
         assert numbers["actor/lr"] == pytest.approx(1e-7) and numbers["critic/lr"] == pytest.approx(5e-6)
         assert math.isfinite(numbers["critic/vf_loss"]) and numbers["actor/grad_norm"] > 0
-    for step in (1, 2):
-        episodes = (stage / "rollouts" / "train" / f"{step:06d}.jsonl").read_text().splitlines()
-        assert len(episodes) == 4, "one for each thread"
+    assert Counter(line["step"] for line in short_training.episodes(stage)) == {1: 4, 2: 4}, "one for each thread"
     assert state.latest(stage / "checkpoints") == 2
 
     results = folder / "results" / names

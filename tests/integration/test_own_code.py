@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import load_file
 from support.own_environment import write_example
 from support.phone import write_phone
-from support.short_training import STAGE, command, episodes, prepared, start, train
+from support.short_training import STAGE, command, episodes, prepared, start, succeed, train
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
@@ -65,8 +65,7 @@ def test_the_documented_environment_trains_beside_bfcl_and_stands_in_the_report(
     assert {line["part"] for line in episodes(stage, "val")} == {"dev", "test", "guard"}
     held_out = {name for name in read_steps(stage)[2] if name.endswith("/acc")}
     assert {"val/acc", "val_dev/acc", "val_guard/bfcl_single/live_multiple/acc"} <= held_out
-    report = start("recipe.report", str(tmp_path / "run"))
-    assert report.returncode == 0, report.stderr
+    succeed("recipe.report", str(tmp_path / "run"))
     assert "move_" in (tmp_path / "run" / "report.html").read_text()
 
 

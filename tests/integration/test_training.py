@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -21,7 +20,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support import short_training
-from support.short_training import ROOT, SHORT, engine_agrees, environment, prepared
+from support.short_training import ROOT, SHORT, engine_agrees, environment, episodes, of_processes, prepared
 
 from benchmarks.toy_credit import ALGORITHMS, curves
 from bfcl_env.synthesis import Shape, generate
@@ -53,30 +52,22 @@ def curriculum(folder: Path, steps: int) -> list[str]:
     ]
 
 
-MARK = "BFCL_TRAINING_TEST"
-"""Environment variable by which this test knows the processes it has started, whatever else trains on this machine."""
-
-
-def processes_of(given: dict[str, str]) -> list[str]:
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.environ().get(MARK) == given[MARK]:
-                found.append(" ".join([process.name(), *process.cmdline()])[:120])
-    return found
+def titles(process: psutil.Process) -> list[str]:
+    return [" ".join([process.name(), *process.cmdline()])[:120]]
 
 
 def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_its_checkpoint(tmp_path: Path):
-    folder, given = prepared(tmp_path, SCALED), environment(**{MARK: uuid4().hex})
+    folder, mark = prepared(tmp_path, SCALED), uuid4().hex
+    given = environment(**{short_training.MARK: mark})
     stage = folder / "run" / "stage1_format"
 
     child, limit = subprocess.Popen(curriculum(folder, steps=1000), cwd=ROOT, env=given), time.time() + 900
     try:
-        with short_training.listeners(MARK, given[MARK]) as found:
+        with short_training.listeners(mark) as found:
             while 2 not in read_steps(stage):
                 assert child.poll() is None and time.time() < limit
                 time.sleep(0.5)
-        names = " ".join(processes_of(given))
+        names = " ".join(of_processes(mark, titles))
         assert "ray::" in names and "VLLM::" in names, "what it looks for afterwards is found while it is there"
         heard = " ".join(sorted(found))
         assert "TransferQueue" in heard and "vLLMHttpServer" in heard and "raylet" in heard and "WorkerDict" in heard
@@ -85,14 +76,14 @@ def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_it
         child.wait(timeout=60)
     finally:
         child.kill()
-    assert child.returncode != 0 and processes_of(given) == [] and read_done(stage) is None
+    assert child.returncode != 0 and not of_processes(mark, titles) and read_done(stage) is None
     interrupted = read_steps(stage)
     checkpoint = int((stage / "checkpoints" / "latest_checkpointed_iteration.txt").read_text())
     assert checkpoint >= 2
 
     last = checkpoint + 1
     subprocess.run(curriculum(folder, steps=last), cwd=ROOT, env=given, timeout=900, check=True)
-    assert processes_of(given) == []
+    assert not of_processes(mark, titles)
     assert (done := read_done(stage)) and done.global_step == last
 
     second = sorted((stage / "metrics").glob("*.jsonl"))[-1].read_text().splitlines()
@@ -157,11 +148,11 @@ def test_a_killed_stage_goes_on_with_the_same_tasks(tmp_path: Path) -> None:
     sampler = Resampler(names, ["made"] * len(names), IN_PLAY, settings, 1, True)
     batches = (list(rows) for _ in range(STEPS) for rows in zip(*[iter(sampler)] * BATCH, strict=True))
     for step, rows in zip(range(1, STEPS + 1), batches, strict=False):
-        lines = (stage / "rollouts" / "train" / f"{step:06d}.jsonl").read_text().splitlines()
         expected = [names[row] for row in rows]
-        played = defaultdict(list)
-        for episode in map(json.loads, lines):  # the killed launch may have begun the step that is made again
-            played[episode["launch"]].append(episode["task_id"])
+        played = defaultdict(list)  # by launch: the killed one may have begun the step that is made again
+        for episode in episodes(stage):
+            if episode["step"] == step:
+                played[episode["launch"]].append(episode["task_id"])
         *killed, whole = played.values()
         assert sorted(whole) == sorted(2 * expected), step
         assert all(set(ids) <= set(expected) for ids in killed), step
@@ -170,14 +161,11 @@ def test_a_killed_stage_goes_on_with_the_same_tasks(tmp_path: Path) -> None:
     assert replaced[0] == 0 < replaced[1] and len(replaced) == STEPS * BATCH // IN_PLAY
 
 
-UPDATES = 60
-
-
 def test_all_algorithms_learn_and_finer_credit_learns_faster() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        results = curves(range(3), UPDATES)
+        results = curves(range(3), 60)
     finally:
         torch.set_num_threads(before)
     for name in ALGORITHMS:

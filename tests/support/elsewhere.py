@@ -9,10 +9,9 @@ from typing import Any
 
 from bfcl_env.proof.mutants import mutants
 from interaction import get_protocol
-from interaction.environment import GoldMessage, Task, UserWords, load_tasks
+from interaction.environment import GoldMessage, UserWords, load_tasks
 
 PROTOCOL = get_protocol("think_xml")
-MUTANTS = 200
 PACKAGE = "bfcl_grpo_environments"
 PLAYER = Path(__file__).parent / "player.py"
 Play = dict[str, Any]
@@ -22,25 +21,22 @@ Play = dict[str, Any]
 def gold_plays(environment: str) -> Iterator[Play]:
     """Gold of every task that has one and that the protocol can write."""
     for task in load_tasks(environment).values():
-        if (items := _items(task.gold())) and any("text" in item for item in items):
-            yield _play(task, items)
+        items = [_item(message) for message in task.gold()]
+        if any("text" in item for item in items):
+            yield {"environment": environment, "task_id": task.id, "items": items}
 
 
-def mutant_plays(count: int = MUTANTS) -> Iterator[Play]:
+def mutant_plays(count: int = 200) -> Iterator[Play]:
     """The first mutants of BFCL's gold that JSON can write (not those with an argument by position)."""
     for mutant in mutants(0, 2 * count):
         turns = [([GoldMessage(turn)] if turn else []) + [GoldMessage(answer="done")] for turn in mutant.turns]
         try:
-            items = _items(message for turn in turns for message in turn)
+            items = [_item(message) for turn in turns for message in turn]
         except ValueError:
             continue
-        yield _play(mutant.scenario, items)
+        yield {"environment": "bfcl", "task_id": mutant.scenario.id, "items": items}
         if not (count := count - 1):
             return
-
-
-def _items(gold: Iterable[GoldMessage | UserWords]) -> list[dict[str, Any]]:
-    return [_item(message) for message in gold]
 
 
 def _item(message: GoldMessage | UserWords) -> dict[str, Any]:
@@ -52,15 +48,8 @@ def _item(message: GoldMessage | UserWords) -> dict[str, Any]:
     return {"calls": [[call.name, call.arguments] for call in message.calls], "text": text}
 
 
-def _play(task: Task, items: list[dict[str, Any]]) -> Play:
-    return {"environment": task.environment, "task_id": task.id, "items": items}
-
-
-def write(plays: Iterable[Play], path: Path) -> list[Play]:
-    """The same as lines of JSON, and as they read back."""
-    lines = [json.dumps(play) for play in plays]
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    return [json.loads(line) for line in lines]
+def write(plays: Iterable[Play], path: Path) -> None:
+    path.write_text("".join(f"{json.dumps(play)}\n" for play in plays), "utf-8")
 
 
 def records(plays: Path) -> list[dict[str, Any]]:

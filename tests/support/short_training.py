@@ -1,12 +1,12 @@
 """Two steps of the real trainer on the CPU profile, in a process of their own: for the tests of other things."""
 
-import ipaddress
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from recipe.report.tables import CORRELATION
 
 ROOT = Path(__file__).parents[2]
 STAGE = "stage2_base"
+MARK = "BFCL_TRAINING_TEST"
+"""Environment variable by which a test knows the processes that it has started."""
 SHORT = (
     *("trainer.save_freq=1", "trainer.test_freq=-1", "trainer.val_before_train=false", "data.train_batch_size=2"),
     *("data.max_response_length=300", "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=4"),
@@ -38,10 +40,19 @@ def environment(**variables: str) -> dict[str, str]:
     return {**kept, "HARDWARE": "tiny", **variables}
 
 
-def start(module: str, *arguments: str, timeout: float = 900, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m module` in this checkout, with these variables."""
+def start(
+    module: str, *arguments: str, timeout: float = 900, folder: Path = ROOT, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m module` in this checkout, or this folder, with these variables."""
     command, given = [sys.executable, "-m", module, *arguments], environment(**variables)
-    return subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=timeout)
+
+
+def succeed(*arguments: str, **more: Any) -> str:
+    """The same to its end with status 0; returns what it said."""
+    done = start(*arguments, **more)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    return done.stdout + done.stderr
 
 
 def prepared(folder: Path, reward: str = LENGTH) -> Path:
@@ -66,8 +77,7 @@ def command(folder: Path, *overrides: str, config: str = "stage2", run: str = "r
 
 def train(folder: Path, *overrides: str, config: str = "stage2", run: str = "run", rows: int = 4) -> Path:
     """Trains by `command`; returns the folder of the stage."""
-    done = start(*command(folder, *overrides, config=config, run=run, rows=rows))
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    succeed(*command(folder, *overrides, config=config, run=run, rows=rows))
     return folder / run / (STAGE if config == "stage2" else config)
 
 
@@ -85,27 +95,30 @@ def episodes(stage: Path, split: str = "train") -> list[dict[str, Any]]:
     ]
 
 
-def _listening(name: str, value: str) -> set[str]:
-    """`process address:port` of everything that processes with this environment variable listen on."""
-    found = set()
+def of_processes(mark: str, words: Callable[[psutil.Process], Iterable[str]]) -> set[str]:
+    """Words about the living processes that were started with this MARK, whatever else trains on this machine."""
+    found = set[str]()
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if process.environ().get(name) == value:
-                for connection in process.net_connections("inet"):
-                    if connection.status == psutil.CONN_LISTEN or not connection.raddr:
-                        found.add(f"{process.name()} {connection.laddr.ip}:{connection.laddr.port}")
+            if process.environ().get(MARK) == mark:
+                found.update(words(process))
     return found
 
 
+def _listening(process: psutil.Process) -> Iterator[str]:
+    for connection in process.net_connections("inet"):
+        if connection.status == psutil.CONN_LISTEN or not connection.raddr:
+            yield f"{process.name()} {connection.laddr.ip}:{connection.laddr.port}"
+
+
 @contextmanager
-def listeners(name: str, value: str) -> Iterator[set[str]]:
-    """Collects twice a second what processes with this environment variable listen on."""
-    found: set[str] = set()
-    ended = threading.Event()
+def listeners(mark: str) -> Iterator[set[str]]:
+    """Collects twice a second what processes with this MARK listen on, as `process address:port`."""
+    found, ended = set[str](), threading.Event()
 
     def look() -> None:
         while not ended.wait(0.5):
-            found.update(_listening(name, value))
+            found.update(of_processes(mark, _listening))
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -118,6 +131,4 @@ def listeners(name: str, value: str) -> Iterator[set[str]]:
 
 def beyond_loopback(found: set[str]) -> list[str]:
     """Of what `listeners` found, what another machine can reach."""
-    addresses = {one: ipaddress.ip_address(one.rpartition(" ")[2].rpartition(":")[0]) for one in found}
-    mapped = {one: getattr(address, "ipv4_mapped", None) or address for one, address in addresses.items()}
-    return sorted(one for one, address in mapped.items() if not address.is_loopback)
+    return sorted(one for one in found if not re.search(r" (::1|(::ffff:)?127\.[\d.]+):\d+$", one))
