@@ -1,4 +1,4 @@
-"""What the tests of the agent loop share: verl's loop with a configuration, and an engine that says what it is told."""
+"""No settings from outside; for the agent loop, verl's loop with a configuration, and an engine with given words."""
 
 import asyncio
 import logging
@@ -19,6 +19,12 @@ def root_logger_as_before() -> Iterator[None]:
     for handler in [handler for handler in root.handlers if handler not in handlers]:
         root.removeHandler(handler)
     root.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "HARDWARE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 class Engine:

@@ -4,7 +4,6 @@ start over leave; what the warm start starts beside, what it goes on from, and w
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from unittest.mock import patch
 
 import pytest
 from omegaconf import DictConfig
+from support.short_training import ROOT, start
 
 from data_prep.__main__ import main as prepare_data
 from recipe import sft, train
@@ -52,15 +52,12 @@ def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 def test_a_look_writes_nothing_at_all(folder: Path):
-    command = [sys.executable, "-m", "recipe.train", "--config-name", "stage1", *NEEDS]
-    env = {name: value for name, value in os.environ.items() if name not in ("MODEL", "RUN")}
-    env |= {"HARDWARE": "tiny", "PYTHONPATH": str(Path(__file__).parents[2]), "MODEL": str(folder / "model")}
-    before = tree(folder)
+    before, variables = tree(folder), {"MODEL": str(folder / "model"), "PYTHONPATH": str(ROOT)}
     for given, status, words in (
         (["++preflight_only=True", "trainer.resume_mode=disable"], 0, "all checks passed; nothing was"),
         (["preflight_only=true"], 1, "holds checkpoints of"),
     ):
-        looked = subprocess.run([*command, *given], cwd=folder, env=env, capture_output=True, text=True, timeout=200)
+        looked = start("recipe.train", "--config-name", "stage1", *NEEDS, *given, folder=folder, **variables)
         assert looked.returncode == status and words in looked.stdout + looked.stderr, looked.stdout + looked.stderr
         assert "Traceback" not in looked.stderr and tree(folder) == before
 
@@ -69,7 +66,6 @@ def test_a_look_writes_nothing_at_all(folder: Path):
 def test_what_a_start_over_replaces_is_aside_before_training_begins(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(folder)
     os.environ.update({TOKEN: "ours", "HARDWARE": "tiny", "MODEL": str(folder / "model")})
-    os.environ.pop("RUN", None)
     seen, stage = [], folder / "outputs" / "default" / "stage1_format"
     given = ["trainer.resume_mode=disable", "trainer.save_freq=-1", "launcher.prefork=false", *NEEDS]
     monkeypatch.setattr(sys, "argv", ["train", "--config-name", "stage1", *given])
@@ -89,7 +85,7 @@ def test_what_a_start_over_replaces_is_aside_before_training_begins(folder: Path
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
     """Starts the warm start of a model in `tmp_path` with those overrides; returns the steps that verl went on from."""
-    for name in (TOKEN, "MODEL", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+    for name in (TOKEN, "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(tmp_path / "metrics" / "log.jsonl"))
     (tmp_path / "rows.parquet").write_bytes(b"rows")
@@ -118,17 +114,14 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
     monkeypatch.setattr(sft, "export", lambda _, target, __: target.mkdir(exist_ok=True))
     monkeypatch.setattr(sft, "read_done", lambda stage: state.look(stage).done if (stage / "hf").is_dir() else None)
 
-    def start(*overrides: str) -> list[int]:
+    def started(*overrides: str) -> list[int]:
         resumed.clear()
         own = [f"paths.run={tmp_path}/run", f"paths.stage={tmp_path}/run", f"data.train_files={tmp_path}/rows.parquet"]
         given = [*own, f"model.path={tmp_path}/model", *overrides]
-        try:
-            sft.run(compose("sft", ["sft_hardware=tiny", *given], group="sft_hardware"), list(overrides))
-        except PreflightError as error:  # `main` says it so
-            sys.exit(str(error))
+        sft.run(compose("sft", ["sft_hardware=tiny", *given], group="sft_hardware"), list(overrides))
         return list(resumed)
 
-    return start
+    return started
 
 
 def test_a_warm_start_trains_in_the_folder_that_its_curriculum_holds_and_holds_it_too(started, tmp_path, monkeypatch):
@@ -161,7 +154,7 @@ def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(star
             started()
     assert not (run / "hf").exists()
     assert started() == [7] and started() == []
-    with pytest.raises(SystemExit, match="which trainer.resume_mode=disable sets aside"):
+    with pytest.raises(PreflightError, match="which trainer.resume_mode=disable sets aside"):
         started(f"model.path={run}/hf")
     (run / "state.json").unlink()  # nobody knows what it is of
     assert started() == [0] and (tmp_path / "aside" / "run" / "hf").is_dir()
@@ -186,7 +179,6 @@ def test_a_warm_start_is_made_again_for_another_model_rows_or_settings_alone(sta
 
 
 def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that_of_all(monkeypatch) -> None:
-    monkeypatch.delenv("MODEL", raising=False)
     monkeypatch.setenv("RUN", "mine")
     for overrides, run, stage in (
         ([], "outputs/tiny_policy", "outputs/tiny_policy"),

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from omegaconf import OmegaConf
 
 from recipe.settings import compose
@@ -16,12 +15,6 @@ STAGES = {
     "stage3": (400, 32, 8192, 24576, 240, 60, 12, "pkg://rewards.progress", True),
 }
 GPUS = ("gpu8", "gpu8_24gb", "gpu1")
-
-
-@pytest.fixture(autouse=True)
-def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "HARDWARE"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def test_each_stage_has_its_documented_values_on_eight_gpus() -> None:

@@ -27,8 +27,6 @@ MEASURED = [
 @pytest.fixture(autouse=True)
 def no_gpus(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    for name in ("MODEL", "RUN", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "HARDWARE"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @cache

@@ -21,9 +21,7 @@ def names(group: str) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE"):
-        monkeypatch.delenv(name, raising=False)
+def tiny_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARDWARE", "tiny")
 
 
