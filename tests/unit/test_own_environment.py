@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.entries import single_turn, write
+from support.entries import write
 from support.own_environment import GOLD, VERDICTS, example, write_example
 
 import interaction.environment as environments
@@ -80,16 +80,13 @@ def test_a_start_takes_data_and_settings_and_refuses_a_file_that_was_broken_sinc
     require(data.environments(config))
     require(data.rows(config, [], read := {}))
     require(data.reward(config, [], read))
-    broken = [{**json.loads(shown)[0], "ground_truth": [["fly()"], ["mkdir()"]]}, single_turn(ground_truth=[])]
-    write(tmp_path, broken, path.name)
+    write(tmp_path, [{**json.loads(shown)[0], "ground_truth": [["fly()"], ["mkdir()"]]}], path.name)
     environments.load_tasks.cache_clear()
     environments._module.cache_clear()
     with pytest.raises(PreflightError) as refused:
         require(data.environments(config_of(*given)))
     said = str(refused.value)
-    assert "interaction.environments.office=" in said and "\n" not in said and "docs/your_data.md" in said
-    assert "multi_turn_base_0 (entry 1): ground_truth.0.0: 'fly' is no function" in said
-    assert "simple_python_0 (entry 2)" in said
+    assert "interaction.environments.office=" in said and "'fly'" in said and "\n" not in said
 
 
 SPACE = "from types import SimpleNamespace as Space\n"
@@ -136,12 +133,6 @@ CHANGED = (
     ("def load_tasks():", "def check_tasks(): raise KeyError('size')\n\n\ndef load_tasks():"),
 )
 """One place of the documented environment, and what stands there instead."""
-RESULTS = {
-    "place": ("1 / 0", "ZeroDivisionError: division by zero at place.py:"),
-    "text": ('"no"', "gave str; expected a ToolResult"),
-    "number": ("ToolResult(3)", "gave ToolResult; expected a ToolResult"),
-}
-"""What it answers to a call that it does not know, and the fault."""
 
 
 def prepared(folder, source, name="inventory"):
@@ -160,7 +151,11 @@ def test_whatever_breaks_the_contract_is_refused_in_one_line(tmp_path, capsys):
         if status != 1 or not one_line or (tmp_path / f"data_{name}").exists():
             failed.append((number, source[-200:], said))
     assert not failed
-    for name, (result, said) in RESULTS.items():
+    for name, result, said in (  # what it answers to a call that it does not know, and the fault
+        ("place", "1 / 0", "ZeroDivisionError: division by zero at place.py:"),
+        ("text", '"no"', "gave str; expected"),
+        ("number", "ToolResult(3)", "gave ToolResult; expected"),
+    ):
         assert prepared(tmp_path, example().replace(UNKNOWN, result), name) == 1
         assert said in capsys.readouterr().err
     assert prepared(tmp_path, example().replace("def call(", "async def call("), "waits") == 0
