@@ -63,12 +63,9 @@ def groups(stage: Path, step: int) -> list[list[dict[str, Any]]]:
 
 
 DAPO = (
-    "algorithm=dapo",
-    "algorithm.filter_groups.metric=rare",
-    "stage.max_gen_batches=20",
+    *("algorithm=dapo", "algorithm.filter_groups.metric=rare", "stage.max_gen_batches=20"),
+    *("interaction.overlong.train=false", "interaction.overlong.window=0.9"),
     "algorithm.rollout_correction.rollout_is=token",
-    "interaction.overlong.train=false",
-    "interaction.overlong.window=0.9",
 )
 
 

@@ -112,9 +112,8 @@ class Cluster:
         rows = {"TRAIN_BATCH_SIZE": str(ROWS), "MINI_BATCH_SIZE": str(ROWS)}
         named = {"RUN": "run", "MODEL": str(self.folder / "model"), "HARDWARE": "tiny", **rows}
         variables = {**os.environ, **self.environment, **named, "PYTHONPATH": str(ROOT), **environment}
-        return subprocess.Popen(
-            command, cwd=self.folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command, cwd=self.folder, env=variables, **piped)
 
     def left(self) -> set[str]:
         """What a training has left on the two nodes: workers that do something, memory and temporary files."""
@@ -144,8 +143,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
         pytest.skip("may not make a namespace of mounts")
     folder = prepared(tmp_path_factory.mktemp("cluster"))
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     cluster = Cluster(folder, _files())
     cluster.private.mkdir()

@@ -70,12 +70,10 @@ def python(name: str, wheel: Path, folder: Path) -> Path:
 
 
 def run(interpreter: Path, *arguments: str) -> str:
-    """What it prints, away from this checkout."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment = kept | {"PATH": f"{interpreter.parent}:{os.environ['PATH']}"}
-    command = [str(interpreter), "-P", *arguments]
     away = {"cwd": interpreter.parent, "env": environment, "timeout": 3600}
-    done = subprocess.run(command, capture_output=True, text=True, **away)
+    done = subprocess.run([interpreter, "-P", *arguments], capture_output=True, text=True, **away)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     return done.stdout
 

@@ -33,17 +33,11 @@ from recipe.stage.metrics_log import read_steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /dev/shm")]
 
-KILLED = {"stage1_format": 8, "stage2_base": 2}
-"""Steps of the run that is killed."""
-HARMED = {"stage1_format": 5}
-"""Steps of the run that loses workers and disk."""
-STREWN = ("bfcl-", "prefork-", "rl-colocate", "ray/session_")
-
 
 def files() -> set[str]:
     """Shared memory, and what Ray, verl and this recipe leave in /tmp."""
-    strewn = [path for name in STREWN for path in Path("/tmp").glob(f"{name}*")]
-    return {*map(str, [*Path("/dev/shm").iterdir(), *strewn])}
+    names = ("bfcl-*", "prefork-*", "rl-colocate*", "ray/session_*")
+    return {*map(str, Path("/dev/shm").iterdir()), *(str(path) for name in names for path in Path("/tmp").glob(name))}
 
 
 @dataclass
@@ -69,7 +63,6 @@ class Run:
         return state.latest(self.stage / "checkpoints")
 
     def launch(self) -> Launch | None:
-        """What is running now."""
         return LAUNCH.read_or_none(self.folder / "run" / "launch.json")
 
     def processes(self) -> list[psutil.Process]:
@@ -97,11 +90,9 @@ class Run:
         ]
         rows = {} if self.hardware == "tiny" else {"TRAIN_BATCH_SIZE": "4", "MINI_BATCH_SIZE": "4"}
         given = environment(HARDWARE=self.hardware, **rows)
-        child = subprocess.Popen(
-            command, cwd=ROOT, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        self.children.append(child)
-        return child
+        piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        self.children.append(subprocess.Popen(command, cwd=ROOT, env=given, **piped))
+        return self.children[-1]
 
     def close(self) -> None:
         """End what a failed test has left running."""
@@ -116,11 +107,8 @@ class Run:
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 given = " ".join([*process.cmdline(), *process.environ().values()])
-                if (
-                    str(self.folder) in given
-                    and process.status() != psutil.STATUS_ZOMBIE
-                    and process.pid != os.getpid()
-                ):
+                ours = str(self.folder) in given and process.pid != os.getpid()
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
                     found.add(f"process {process.pid} {given[:60]}")
         return found
 
@@ -154,7 +142,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    run = Run(prepared(tmp_path_factory.mktemp("kill")), files(), KILLED)
+    run = Run(prepared(tmp_path_factory.mktemp("kill")), files(), {"stage1_format": 8, "stage2_base": 2})
     yield run
     run.close()
 
@@ -218,7 +206,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("may not mount a small disk")
     try:
-        run = Run(prepared(folder), files(), HARMED)
+        run = Run(prepared(folder), files(), {"stage1_format": 5})
         yield run
         run.close()
     finally:

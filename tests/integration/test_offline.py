@@ -99,7 +99,6 @@ def test_other_ways_to_learn_take_the_same_files(played: tuple[Path, Path], tmp_
 
 SAME = ("actor/pg_loss", "actor/grad_norm", "actor/entropy", "actor/ppo_kl")
 TWO = ["trainer.n_gpus_per_node=2"]
-"""Two processes that train."""
 FOUR = [f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu=4" for part in ("rollout", "ref")]
 """Rows of a forward pass: what each of two processes has of a batch of eight."""
 IN_PARTS = [f"{ROLLOUT}.tensor_model_parallel_size=2", f"{ROLLOUT}.engine_kwargs.vllm.distributed_executor_backend=mp"]

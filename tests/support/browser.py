@@ -16,8 +16,7 @@ from websockets.sync.client import connect
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync", "--remote-debugging-port=0"]
-SECONDS = 60
-"""The longest wait for an answer."""
+SECONDS = 60  # the longest wait for an answer
 
 
 class Tab:
@@ -55,7 +54,6 @@ class Tab:
             time.sleep(0.02)
 
     def press(self, key: str) -> None:
-        """A key, as a person presses it."""
         text = {"text": key} if len(key) == 1 else {}
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, **(text if kind == "keyDown" else {}))

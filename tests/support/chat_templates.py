@@ -37,14 +37,12 @@ OPENS_THOUGHT = QWEN2.replace(
 
 
 def qwen2(template: str = QWEN2):
-    """A small tokenizer with Qwen2's control tokens."""
     tokenizer = tokenizer_with(QWEN)
     tokenizer.chat_template = template
     return tokenizer
 
 
 def llama31():
-    """A small tokenizer with Llama-3.1's control tokens."""
     tokenizer = tokenizer_with(LLAMA)
     tokenizer.chat_template = "{%- set tools = none %}" + quoted_by_bfcl("llama_3_1")  # functions are in the prompt
     tokenizer.bos_token, tokenizer.eos_token = LLAMA[0], "<|eot_id|>"

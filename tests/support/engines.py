@@ -16,10 +16,7 @@ import torch.distributed as dist
 LENGTHS = ((3, 1), (40, 31), (9, 16), (40, 5), (3, 60), (40, 24))
 """Prompt and response of each row, three rows a micro-batch. Prompts of one length are the same prompt, and their
 responses begin alike."""
-NOTHING_LEARNED = 3
-"""The row in which nothing is learned."""
-NO_ADVANTAGE = (0, 4)
-"""The rows of a group without differences."""
+nested = partial(torch.nested.as_nested_tensor, layout=torch.jagged)
 
 
 def engine_of(kind: str, path: str, lora_rank: int, dtype: str = "fp32") -> Any:
@@ -49,13 +46,15 @@ def engine_of(kind: str, path: str, lora_rank: int, dtype: str = "fp32") -> Any:
         with torch.no_grad():
             for name, parameter in engine.module.named_parameters():
                 if "lora_B" in name:
-                    local = parameter.to_local()
-                    local.add_(0.05 * torch.randn(local.shape))
+                    parameter.to_local().normal_(std=0.05)
     return engine
 
 
 def rows(whole: bool) -> Any:
-    """A batch; its loss masks are of whole rows, as in supervised training, or of responses."""
+    """A batch; its loss masks are of whole rows, as in supervised training, or of responses.
+
+    In row 3 nothing is learned; rows 0 and 4 are a group without differences.
+    """
     from verl.utils import tensordict_utils as tu
 
     generator, made = torch.Generator().manual_seed(1), []
@@ -63,7 +62,7 @@ def rows(whole: bool) -> Any:
         ids = torch.randint(5, 2000, (prompt + response,), generator=generator)
         alike = torch.randint(5, 2000, (prompt + response // 4,), generator=torch.Generator().manual_seed(prompt))
         ids[: len(alike)] = alike
-        mask = (torch.rand(response, generator=generator) < 0.4).long() * (number != NOTHING_LEARNED)
+        mask = (torch.rand(response, generator=generator) < 0.4).long() * (number != 3)
         old = -7.6 + 0.1 * torch.randn(response, generator=generator)
         made.append(
             {
@@ -75,26 +74,14 @@ def rows(whole: bool) -> Any:
                 "loss_mask": torch.cat([torch.zeros(prompt).long(), mask]) if whole else mask,
                 "old_log_probs": old,
                 "ref_log_prob": old - 0.2,
-                "advantages": torch.randn(response, generator=generator) * (number not in NO_ADVANTAGE),
+                "advantages": torch.randn(response, generator=generator) * (number not in (0, 4)),
             }
         )
-    columns = {
-        name: torch.nested.as_nested_tensor([row[name] for row in made], layout=torch.jagged) for name in made[0]
-    }
-    return tu.get_tensordict(
-        columns,
-        {
-            "temperature": 0.7,
-            "pad_token_id": 0,
-            "use_remove_padding": False,
-            "use_fused_kernels": False,
-            "use_dynamic_bsz": whole,
-            "micro_batch_size_per_gpu": 3,
-            "max_token_len_per_gpu": 60,
-            "global_batch_size": len(made),
-            "calculate_entropy": True,
-        },
-    )
+    columns = {name: nested([row[name] for row in made]) for name in made[0]}
+    sizes = {"micro_batch_size_per_gpu": 3, "max_token_len_per_gpu": 60, "global_batch_size": len(made)}
+    ways = {"use_remove_padding": False, "use_fused_kernels": False, "use_dynamic_bsz": whole}
+    ways |= {"temperature": 0.7, "pad_token_id": 0, "calculate_entropy": True}
+    return tu.get_tensordict(columns, {**sizes, **ways})
 
 
 def of_learned(values: Any, masks: Any) -> torch.Tensor:
@@ -128,7 +115,7 @@ def answers(engine: Any, loss: Any, whole: bool, on_policy: bool = True, own: bo
         if on_policy and own:
             pairs = zip(said["log_probs"].unbind(), given["responses"].unbind(), strict=True)
             old = [row.roll(1)[-len(response) :] for row, response in pairs]
-            given["old_log_probs"] = torch.nested.as_nested_tensor(old, layout=torch.jagged)
+            given["old_log_probs"] = nested(old)
         if not on_policy:
             tu.assign_non_tensor(given, micro_batch_size_per_gpu=len(LENGTHS))
         output = engine.forward_backward_batch(given, loss)

@@ -4,37 +4,27 @@ import json
 from pathlib import Path
 from typing import Any
 
-GAUGE = {
-    "name": "read_gauge",
-    "description": "Read a gauge of the plant.",
-    "parameters": {
-        "type": "dict",
-        "properties": {
-            "gauge": {"type": "string", "description": "Its name."},
-            "digits": {"type": "integer", "description": "Decimal places, 2 if not given."},
-        },
-        "required": ["gauge"],
-    },
+PROPERTIES = {
+    "gauge": {"type": "string", "description": "Its name."},
+    "digits": {"type": "integer", "description": "Decimal places, 2 if not given."},
 }
+PARAMETERS = {"type": "dict", "properties": PROPERTIES, "required": ["gauge"]}
+GAUGE = {"name": "read_gauge", "description": "Read a gauge of the plant.", "parameters": PARAMETERS}
 
 
 def says(text: str) -> list[dict[str, str]]:
-    """One turn of a question."""
     return [{"role": "user", "content": text}]
 
 
 def multi_turn(number: int = 0, **changes: Any) -> dict[str, Any]:
     """An entry of two turns on a file system; `changes` replace its fields, None leaves one out."""
-    folder = {"type": "directory", "contents": {}}
+    folder, box = {"type": "directory", "contents": {}}, f"box{number}"
     entry = {
         "id": f"multi_turn_base_{number}",
-        "question": [says(f"Make a folder named box{number}."), says("Go there, and make the empty file note.txt.")],
+        "question": [says(f"Make a folder named {box}."), says("Go there, and make the empty file note.txt.")],
         "initial_config": {"GorillaFileSystem": {"root": {f"home{number}": folder}}},
         "involved_classes": ["GorillaFileSystem"],
-        "ground_truth": [
-            [f"mkdir(dir_name='box{number}')"],
-            [f"cd(folder='box{number}')", "touch(file_name='note.txt')"],
-        ],
+        "ground_truth": [[f"mkdir(dir_name='{box}')"], [f"cd(folder='{box}')", "touch(file_name='note.txt')"]],
     }
     return _changed(entry, changes)
 
@@ -54,10 +44,8 @@ def write(folder: Path, content: Any, name: str = "plant.json") -> Path:
     """A file of these entries, or of this text or these bytes."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    else:
-        path.write_text(content if isinstance(content, str) else json.dumps(content, indent=1))
+    content = content if isinstance(content, str | bytes) else json.dumps(content, indent=1)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 

@@ -115,7 +115,6 @@ def run(url, out, *more, category="base", limit=3):
 
 
 def kept(out):
-    """The stored lines of an evaluation."""
     path = out / "episodes.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 

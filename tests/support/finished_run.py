@@ -19,7 +19,6 @@ DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 @cache
 def composed(name: str) -> Any:
-    """The configuration of a stage, resolved."""
     return OmegaConf.to_container(compose(name, ["hardware=gpu8"]), resolve=True)
 
 

@@ -11,7 +11,6 @@ VERDICTS = "Verdicts((TurnResult(self.begin().user, self.passed),), self.passed)
 
 
 def example() -> str:
-    """Its code."""
     return (Path(__file__).parents[2] / "docs" / "inventory.py").read_text()
 
 

@@ -70,7 +70,6 @@ def load_tasks():
     return [Task(f"phone_{{number}}", f"{{number}}", part="test" if number < 8 else "train") for number in range(12)]
 """
 SAYS = ("My line is dead.", "Goodbye.")
-"""What its user says."""
 
 
 def write_phone(folder: Path) -> Path:

@@ -5,7 +5,7 @@ HOW is a name of `PLAYERS`, PACKAGE the one that holds the environments ("" wher
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
 from itertools import groupby
@@ -24,7 +24,6 @@ def reward_of(environment: str) -> Any:
 
 
 def conversation(plays: list[Play]) -> Iterator[Any]:
-    """Records of `Conversation` itself."""
     interaction, tasks = module("interaction"), module("interaction.environment").load_tasks
     for play in plays:
         task, protocol = tasks(play["environment"])[play["task_id"]], interaction.get_protocol("think_xml")
@@ -135,7 +134,6 @@ def trainer(plays: list[Play]) -> Iterator[Any]:
 
 def openenv(plays: list[Play]) -> Iterator[Any]:
     """The environment's server, on a port, and a client of OpenEnv's own."""
-    import socket
     import threading
     import time
 
@@ -143,15 +141,12 @@ def openenv(plays: list[Play]) -> Iterator[Any]:
     from openenv import GenericEnvClient
 
     adapter, name = module("adapters.openenv"), plays[0]["environment"]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    config = uvicorn.Config(adapter.server(name, reward_of(name)), port=port, log_level="error")
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(uvicorn.Config(adapter.server(name, reward_of(name)), port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
         time.sleep(0.05)
+    port = server.servers[0].sockets[0].getsockname()[1]
     try:
         with GenericEnvClient(base_url=f"http://127.0.0.1:{port}").sync() as client:
             for play in plays:
@@ -266,27 +261,16 @@ def verifiers(plays: list[Play], harness: str | None = None, fails: bool = False
     yield from asyncio.run(played())
 
 
-PLAYERS: dict[str, Callable[[list[Play]], Iterator[Any]]] = {
-    "conversation": conversation,
-    "gym": gym,
-    "trl": trl,
-    "trainer": trainer,
-    "openenv": openenv,
-    "verifiers": verifiers,
-    "null": partial(verifiers, harness="null"),
-    "failing": partial(verifiers, fails=True),
-}
+PLAYERS: dict[str, Any] = {play.__name__: play for play in (conversation, gym, trl, trainer, openenv, verifiers)}
+PLAYERS |= {"null": partial(verifiers, harness="null"), "failing": partial(verifiers, fails=True)}
 
 
 def verdict(record: Any) -> dict[str, Any]:
     """All of a record that does not depend on how long things took or on how the messages were written."""
-    turns = [
-        {
-            **{name: turn[name] for name in ("user", "reached", "ended", "passed", "difference", "facts")},
-            "calls": [call for step in turn["steps"] for call in step["calls"]],
-        }
-        for turn in record["turns"]
-    ]
+    kept = ("user", "reached", "ended", "passed", "difference", "facts")
+    turns = [{name: turn[name] for name in kept} for turn in record["turns"]]
+    for made, turn in zip(turns, record["turns"], strict=True):
+        made["calls"] = [call for step in turn["steps"] for call in step["calls"]]
     return {**{name: record[name] for name in ("task_id", "outcome", "stop_reason", "fault", "facts")}, "turns": turns}
 
 

@@ -5,8 +5,7 @@ from interaction import Conversation, get_protocol
 
 think_xml = get_protocol("think_xml")
 ANSWER = think_xml.render_answer("done", "done")
-CUT = "cut"
-"""A message that a token budget cuts off."""
+CUT = "cut"  # a message that a token budget cuts off
 
 
 def say(*calls):

@@ -89,7 +89,6 @@ def engine_agrees(numbers: dict[str, float]) -> bool:
 
 
 def episodes(stage: Path, split: str = "train") -> list[dict[str, Any]]:
-    """Lines of all stored episodes."""
     return [
         json.loads(line) for path in stage.glob(f"rollouts/{split}/*.jsonl") for line in path.read_text().splitlines()
     ]

@@ -48,7 +48,6 @@ def compute_score(data_source, solution_str, ground_truth, extra_info, scale=1.0
 
 
 def written(folder: Path, body: str, kind: str = "def", takes: str = "extra_info, **given") -> str:
-    """Source of a reward of these lines."""
     path = folder / "my_reward.py"
     path.write_text(f"import asyncio, math, time\n{kind} compute_score({takes}):\n{indent(body, '    ')}")
     return str(path)
@@ -217,8 +216,6 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rescored(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """What the command prints."""
-
     def rescored(*arguments: str) -> list[str]:
         monkeypatch.setattr(sys, "argv", ["recipe.rescore", str(run), "--reward", *arguments])
         rescore.main()

@@ -63,8 +63,8 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run_setup(checkout: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    inherited = {k: v for k, v in os.environ.items() if k not in ("HARDWARE", "PYTHON", "TORCH_INDEX_URL")}
-    given = inherited | {"HARDWARE": "cpu", "PYTHON": str(checkout / "python")} | environment
+    own = {"HARDWARE": "cpu", "PYTHON": str(checkout / "python"), "TORCH_INDEX_URL": ""}
+    given = os.environ | own | environment
     script = ["bash", *(command or ["setup.sh"])]
     return subprocess.run(script, cwd=checkout, env=given, capture_output=True, text=True, timeout=20)
 
@@ -173,7 +173,6 @@ def node(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def started() -> Iterator[list[subprocess.Popen]]:
-    """Terminals in which the script runs."""
     children = list[subprocess.Popen]()
     yield children
     for child in children:
@@ -182,7 +181,7 @@ def started() -> Iterator[list[subprocess.Popen]]:
 
 
 def start(node: Path, *arguments: str) -> subprocess.Popen:
-    given = {name: value for name, value in os.environ.items() if name not in ("HARDWARE", "CLUSTER")}
+    given = {name: value for name, value in os.environ.items() if name != "CLUSTER"}
     return subprocess.Popen(["bash", "run_cluster.sh", *arguments], cwd=node, env=given, stdout=subprocess.DEVNULL)
 
 
@@ -196,8 +195,7 @@ def calls(node: Path, number: int) -> list[dict[str, Any]]:
 
 
 def test_the_first_is_the_head_and_the_others_join_it_with_its_token(node: Path, started: list) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     options = ["--node-ip-address=127.0.0.1", f"--port={port}"]
     started.append(head := start(node, *options))
