@@ -49,17 +49,15 @@ def read_pins(profile: str) -> dict[str, str]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of what setup.sh reads, with a stand-in for Python."""
-    shutil.copy(ROOT / "setup.sh", tmp_path)
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
-    for script in (*ROOT.glob("run_*.sh"), ROOT / "recipe" / "scripts.sh"):
-        (copy := tmp_path / script.relative_to(ROOT)).parent.mkdir(exist_ok=True)
-        shutil.copy(script, copy)
-    python = tmp_path / "python"
-    python.write_text(FAKE_PYTHON)
-    python.chmod(0o755)
-    return tmp_path
+    """A copy of the scripts and of what setup.sh reads, with a stand-in for Python."""
+    folder = tmp_path / "a checkout"
+    shutil.copytree(ROOT / "requirements", folder / "requirements")
+    (folder / "recipe").mkdir()
+    for name in ("setup.sh", "pyproject.toml", "recipe/scripts.sh", *(path.name for path in ROOT.glob("run_*.sh"))):
+        shutil.copy(ROOT / name, folder / name)
+    (folder / "python").write_text(FAKE_PYTHON)
+    (folder / "python").chmod(0o755)
+    return folder
 
 
 def run_setup(checkout: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -156,19 +154,15 @@ time.sleep(60)
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Path:
-    """A checkout of one script, with a `.venv` of one command."""
-    folder = tmp_path / "a checkout"
-    for name in (".venv/bin", "recipe"):
-        (folder / name).mkdir(parents=True)
-    (folder / ".venv" / "profile").write_text("cpu\n")
-    (folder / ".venv" / "stamp").touch()
-    (folder / ".venv" / "bin" / "python").symlink_to(sys.executable)
-    (folder / ".venv" / "bin" / "ray").write_text(RAY)
-    (folder / ".venv" / "bin" / "ray").chmod(0o755)
-    for name in ("run_cluster.sh", "recipe/scripts.sh"):
-        shutil.copy(ROOT / name, folder / name)
-    return folder
+def node(checkout: Path) -> Path:
+    """The checkout with a `.venv` of one command."""
+    (programs := checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / ".venv" / "profile").write_text("cpu\n")
+    (checkout / ".venv" / "stamp").touch()
+    (programs / "python").symlink_to(sys.executable)
+    (programs / "ray").write_text(RAY)
+    (programs / "ray").chmod(0o755)
+    return checkout
 
 
 @pytest.fixture
