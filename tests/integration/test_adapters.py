@@ -8,9 +8,6 @@ cores.
 import itertools
 import json
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +17,20 @@ import pytest
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
-from support.short_training import ROOT, engine_agrees, environment, prepared, succeed
+from support.short_training import engine_agrees, kill_after, prepared, succeed
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.curriculum import runner
 from recipe.evaluation.server import adapter_flags, serve
 from recipe.stage.metrics_log import read_steps
-from recipe.stage.state import TRACKER, update
+from recipe.stage.state import TRACKER, latest, update
 
 pytestmark = pytest.mark.slow
 
 STAGES = ("stage1_format", "stage2_base", "stage3_full")
 EQUAL: dict[str, float] = {"atol": 1e-5, "rtol": 1e-5}
 """Logits in float32, of the adapter on its base and of the merged model."""
-
-
 CONTINUED = ("stage.adapter=continue", "stage3:actor_rollout_ref.actor.optim.lr=0.0")
 """In the third stage a learning rate of 0, to see what a start and an end leave alone."""
 
@@ -53,24 +48,14 @@ def command(folder: Path, *overrides: str) -> tuple[str, ...]:
     )
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
-    given, log = [sys.executable, "-m", *command(folder, *CONTINUED)], (folder / "console.log").open("a")
-    return subprocess.Popen(given, cwd=ROOT, env=environment(), stdout=log, stderr=log, text=True)
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run of `command`, killed after the first step of its second stage and started again."""
     folder = prepared(tmp_path_factory.mktemp("trained"))
-    tracker, end = folder / "run" / STAGES[1] / "checkpoints" / TRACKER, time.monotonic() + 3600
-    with start(folder) as killed:
-        while not tracker.is_file():
-            assert killed.poll() is None and time.monotonic() < end, (folder / "console.log").read_text()[-3000:]
-            time.sleep(0.1)
-        killed.kill()
-    assert tracker.read_text() == "1", "it was killed too late to show anything"
-    with start(folder) as again:
-        assert again.wait(timeout=3600) == 0, (folder / "console.log").read_text()[-3000:]
+    stage, given = folder / "run" / STAGES[1], command(folder, *CONTINUED)
+    kill_after(1, stage, *given)
+    assert latest(stage / "checkpoints") == 1, "it was killed too late to show anything"
+    succeed(*given, timeout=3600)
     return folder
 
 

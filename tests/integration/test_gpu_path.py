@@ -1,9 +1,7 @@
 """Trains with what hardware=gpu8 and gpu1 set, on CPU processes: verl's trainer, vLLM, Ray and data-parallel ranks.
 
 A profile is composed and only what needs a GPU or a large model is overridden, so a value that does not work together
-with the others fails here: packed rows, attention `varlen`, fused log-probabilities of an untied output layer,
-bfloat16, dynamic micro-batches, a reference, truncated importance sampling; with gpu1 an adapter instead of all
-parameters. Two to three minutes each on two idle cores.
+with the others fails here. Two to three minutes each on two idle cores.
 
 `HARDWARE=gpu8 bash setup.sh` makes a copy of this checkout with a `.venv` of its own, in which everything imports and
 can be checked without a GPU: 11 GB, 15 minutes and a download of several GB. Variables:

@@ -62,6 +62,13 @@ class Run:
     def saved(self) -> int:
         return state.latest(self.stage / "checkpoints")
 
+    @property
+    def validated(self) -> bool:
+        return any(name.startswith("val") for name in read_steps(self.stage).get(self.saved, ()))
+
+    def checkpoint(self, step: int) -> Path:
+        return self.stage / "checkpoints" / f"global_step_{step}"
+
     def launch(self) -> Launch | None:
         return LAUNCH.read_or_none(self.folder / "run" / "launch.json")
 
@@ -112,16 +119,27 @@ class Run:
                     found.add(f"process {process.pid} {given[:60]}")
         return found
 
-    def wait_for(self, child: subprocess.Popen, place: Callable[["Run"], bool], before: Launch | None = None) -> None:
+    def start_until(self, place: Callable[["Run"], object]) -> subprocess.Popen:
         """Returns when the run is at this place.
 
-        What is left of the launch `before`, killed a moment ago, may still be at work and does not count.
+        What is left of a launch before, killed a moment ago, may still be at work and does not count.
         """
-        began = time.time()
+        before, child, began = self.launch(), self.start(), time.time()
         while (before is not None and self.launch() == before) or not place(self):
-            assert child.poll() is None, f"ended before it was {place.__name__}:\n{child.communicate()[0]}"
-            assert time.time() - began < 300, f"not {place.__name__} within 300 s"
+            assert child.poll() is None, f"ended before it was there:\n{child.communicate()[0]}"
+            assert time.time() - began < 300, "not there within 300 s"
             time.sleep(0.002)
+        return child
+
+    def kill(self, place: Callable[["Run"], object], whole_session: bool) -> None:
+        """Kills the curriculum at this place, alone or with every process of the stage."""
+        child = self.start_until(place)
+        victims = self.processes() if whole_session else []
+        os.kill(child.pid, signal.SIGKILL)
+        for process in victims:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        child.communicate()
 
     def finishes(self, unlogged: Collection[int] = ()) -> None:
         """Start once more; all is written, nothing is left on the machine; verl may not have logged those steps."""
@@ -147,50 +165,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     run.close()
 
 
-def starting_up(run: Run) -> bool:
-    return bool(run.titled("raylet"))
+PLACES: dict[str, tuple[Callable[[Run], object], bool]] = {
+    # where the run is, and whether every process of the stage is killed at once, as a machine does that goes down
+    "starting up": (lambda run: run.titled("raylet"), False),
+    "generating": (lambda run: 0 < len(read_records(run.stage / "rollouts/train/000002.jsonl")) < 8, True),
+    "updating": (lambda run: run.saved >= 2 and run.titled("update_actor"), False),
+    "saving what verl does not count yet": (
+        lambda run: run.saved >= 2 and (run.checkpoint(run.saved + 1) / "actor").is_dir(),
+        True,
+    ),
+    "saved and not validated": (lambda run: run.saved == run.steps["stage1_format"] and not run.validated, True),
+    "between stages": (lambda run: state.look(run.stage).done, False),
+}
 
 
-def generating(run: Run) -> bool:
-    """Some episodes of step 2 have ended, others have not."""
-    path = run.stage / "rollouts" / "train" / "000002.jsonl"
-    return path.exists() and 0 < len(read_records(path)) < 8
-
-
-def updating(run: Run) -> bool:
-    return run.saved >= 2 and bool(run.titled("update_actor"))
-
-
-def saving(run: Run) -> bool:
-    """The folder of the next checkpoint is there and verl does not count it yet."""
-    return (run.stage / "checkpoints" / f"global_step_{run.saved + 1}" / "actor").is_dir() and run.saved >= 2
-
-
-def saved_and_not_validated(run: Run) -> bool:
-    validated = any(name.startswith("val") for name in read_steps(run.stage).get(run.saved, ()))
-    return run.saved == run.steps["stage1_format"] and not validated
-
-
-def between_stages(run: Run) -> bool:
-    return state.look(run.stage).done is not None
-
-
-PLACES = {starting_up: False, generating: True, updating: False, saving: True}
-PLACES |= {saved_and_not_validated: True, between_stages: False}
-
-
-@pytest.mark.parametrize(("place", "whole_session"), PLACES.items())
-def test_a_run_that_is_killed(run: Run, place: Callable[[Run], bool], whole_session: bool):
-    """Kills the curriculum alone, or it and every process of the stage at once, as a machine does that goes down."""
-    before = run.launch()
-    child = run.start()
-    run.wait_for(child, place, before)
-    victims = run.processes() if whole_session else []
-    os.kill(child.pid, signal.SIGKILL)
-    for process in victims:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    child.communicate()
+@pytest.mark.parametrize("place", PLACES)
+def test_a_run_that_is_killed(run: Run, place: str):
+    run.kill(*PLACES[place])
     run.killed_at |= {run.saved, run.saved + 1}  # what it has left may have made one more
 
 
@@ -221,8 +212,7 @@ def generating_the_next(run: Run) -> bool:
 
 @pytest.mark.parametrize("harm", ["ray::AgentLoopWorker", "ray::vLLMHttpServer", "ray::WorkerDict", "the disk is full"])
 def test_a_lost_worker_or_a_full_disk_ends_the_stage_with_its_cause_and_keeps_the_checkpoint(small: Run, harm: str):
-    child, filler = small.start(), small.folder / "filler"
-    small.wait_for(child, generating_the_next)
+    child, filler = small.start_until(generating_the_next), small.folder / "filler"
     saved, words = small.saved, [harm]
     if harm.startswith("ray::"):
         words = ["RAY worker", "Most likely worker", "the same command goes on from there"]
@@ -250,10 +240,7 @@ def test_a_run_of_the_pretrained_model_that_is_killed_in_stage_2_goes_on_at_its_
     assert prepare_data(["--out", str(tmp_path / "data"), "--laptop"]) == 0
     run = Run(tmp_path, files(), {"stage1_format": 1, "stage2_base": 3}, "cpu", "smollm2")
     try:
-        child = run.start()
-        run.wait_for(child, lambda run: state.latest(run.folder / "run" / "stage2_base" / "checkpoints") == 1)
-        os.kill(child.pid, signal.SIGKILL)
-        child.communicate()
+        run.kill(lambda run: state.latest(run.folder / "run" / "stage2_base" / "checkpoints") == 1, False)
         run.finishes(unlogged=[1])
     finally:
         run.close()

@@ -88,13 +88,11 @@ def test_each_stage_of_tau_trains_two_steps(stage: str, made: Path) -> None:
     trained = train(
         made,
         *STAGES[stage],
-        *("stage.previous=null", "trainer.val_before_train=false"),
+        *("stage.previous=null", "trainer.val_before_train=false", "stage.max_lost_share=1.0"),
         f"data.val_files={made}/data/tau/{'tau_user_val' if stage == 'tau_user' else 'tau_format'}.parquet",
-        "data.max_prompt_length=1024",
-        "actor_rollout_ref.rollout.max_model_len=2048",
+        *("data.max_prompt_length=1024", "actor_rollout_ref.rollout.max_model_len=2048"),
         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4",
-        "stage.max_lost_share=1.0",
         config=stage,
         run=stage,
     )
@@ -162,19 +160,13 @@ def test_a_reward_that_always_fails_stops_training_before_the_update(folder: Pat
 ROWS, ROLLOUTS, OLDEST = 4, 2, 2
 
 
-@pytest.fixture(params=["async", "separate"])
-def plays_on(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, list[str]]:
-    """A folder with data and a model, and the settings of a stage that plays on, where it trains or beside it."""
-    prepared(tmp_path)
-    given = [f"trainer={request.param}", "trainer.test_freq=-1"]
-    return tmp_path, [*given, f"trainer.v1.sampler.max_off_policy_threshold={OLDEST}"]
-
-
-def test_every_step_trains_on_episodes_of_its_own_that_are_not_too_old_and_a_resume_goes_on(plays_on):
-    folder, given = plays_on
+@pytest.mark.parametrize("trainer", ["async", "separate"])
+def test_playing_on_trains_each_step_on_own_and_fresh_episodes_and_ends_with_a_failing_reward(tmp_path, trainer):
+    folder = prepared(tmp_path)
+    given = [f"trainer={trainer}", "trainer.test_freq=-1", f"trainer.v1.sampler.max_off_policy_threshold={OLDEST}"]
     given.append(f"reward.custom_reward_function.path={folder}/my_reward.py")
     train(folder, *given)
-    stage = train(folder, *given, "trainer.total_training_steps=4")
+    stage = train(folder, *given, "trainer.total_training_steps=4")  # goes on
     steps = read_steps(stage)
     assert list(steps) == [1, 2, 3, 4]
     seen: set[tuple[str, int]] = set()
@@ -191,10 +183,6 @@ def test_every_step_trains_on_episodes_of_its_own_that_are_not_too_old_and_a_res
         assert len(trained) == len({*trained}) == ROWS * ROLLOUTS, step
         assert not seen & {*trained}
         seen |= {*trained}
-
-
-def test_a_reward_that_always_raises_ends_the_stage_with_the_cause(plays_on) -> None:
-    folder, given = plays_on
     (folder / "my_reward.py").write_text(REWARD.format(body="raise ValueError('it always does in training')"))
     with pytest.raises(AssertionError, match="were lost because the reward compute_score of .*my_reward.py failed"):
-        train(folder, *given, f"reward.custom_reward_function.path={folder}/my_reward.py")
+        train(folder, *given, run="fails")

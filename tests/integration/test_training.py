@@ -20,14 +20,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support import short_training
-from support.short_training import ROOT, SHORT, engine_agrees, environment, episodes, of_processes, prepared
+from support.short_training import ROOT, SHORT, command, engine_agrees, environment, episodes, of_processes, prepared
 
 from benchmarks.toy_credit import ALGORITHMS, curves
 from bfcl_env.synthesis import Shape, generate
 from data_prep.__main__ import main as prepare_data
 from recipe.report.episodes import read_records
 from recipe.report.tables import CORRELATION
-from recipe.stage import state
 from recipe.stage.end import read_done
 from recipe.stage.metrics_log import read_steps
 from recipe.training.resampling import Resampler
@@ -133,15 +132,8 @@ def test_a_killed_stage_goes_on_with_the_same_tasks(tmp_path: Path) -> None:
         f"reward.custom_reward_function.path={tmp_path}/my_reward.py",
         *(f"trainer.total_training_steps={STEPS}", f"trainer.total_epochs={STEPS}", "trainer.save_freq=1"),
     )
-    stage, began = tmp_path / "run" / "stage2_base", time.time()
-    first = [sys.executable, "-m", *short_training.command(tmp_path, *overrides, rows=BATCH)]
-    child = subprocess.Popen(first, cwd=ROOT, env=environment())
-    while state.latest(stage / "checkpoints") < KILLED:
-        assert child.poll() is None and time.time() - began < 500
-        time.sleep(0.1)
-    child.kill()
-    short_training.train(tmp_path, *overrides, rows=BATCH)
-
+    short_training.kill_after(KILLED, tmp_path / "run/stage2_base", *command(tmp_path, *overrides, rows=BATCH))
+    stage = short_training.train(tmp_path, *overrides, rows=BATCH)
     tables = [parquet.read_table(path) for path in (tmp_path / "play.parquet", pool)]
     names = [info["task_id"] for table in tables for info in table["extra_info"].to_pylist()]
     settings = {"keep": [0.2, 0.85], "retire": 0.95, "replace": 0.5}

@@ -159,39 +159,30 @@ def openenv(plays: list[Play]) -> Iterator[Any]:
         thread.join()
 
 
-class Scripted:
-    """An OpenAI-compatible server that says one text after the other."""
+def scripted(said: list[str]) -> str:
+    """The address of an OpenAI-compatible server that says one of these texts after the other."""
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+    from threading import Thread
 
-    def __init__(self) -> None:
-        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-        from threading import Thread
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            stream = json.loads(self.rfile.read(int(self.headers["Content-Length"]))).get("stream", False)
+            kind, part = ("chat.completion.chunk", "delta") if stream else ("chat.completion", "message")
+            choice = {"index": 0, part: {"role": "assistant", "content": said.pop(0)}, "finish_reason": "stop"}
+            usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+            reply = {"id": "1", "object": kind, "created": 0, "model": "m", "usage": usage, "choices": [choice]}
+            text = json.dumps(reply)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream" if stream else "application/json")
+            self.end_headers()
+            self.wfile.write((f"data: {text}\n\ndata: [DONE]\n\n" if stream else text).encode())
 
-        said = self.said = list[str]()
+        def log_message(self, *_: Any) -> None:
+            pass
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                stream = json.loads(self.rfile.read(int(self.headers["Content-Length"]))).get("stream", False)
-                kind, part = ("chat.completion.chunk", "delta") if stream else ("chat.completion", "message")
-                message = {"role": "assistant", "content": said.pop(0)}
-                choice = {"index": 0, part: message, "finish_reason": "stop"}
-                usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-                reply = {"id": "1", "object": kind, "created": 0, "model": "m", "usage": usage, "choices": [choice]}
-                text = json.dumps(reply)
-                body = (f"data: {text}\n\ndata: [DONE]\n\n" if stream else text).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/event-stream" if stream else "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
-        Thread(target=self.server.serve_forever, daemon=True).start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}/v1"
 
 
 def in_process() -> str:
@@ -232,7 +223,7 @@ def verifiers(plays: list[Play], harness: str | None = None, fails: bool = False
     import verifiers.v1 as vf
     from verifiers.v1.utils.loaders import load_environment, resolve_env_config
 
-    name, model, tasks = plays[0]["environment"], Scripted(), dict[str, Any]()
+    name, said, tasks = plays[0]["environment"], list[str](), dict[str, Any]()
     os.environ["SCRIPTED_KEY"] = "none"
     harness = harness or in_process()
     for part in ("train", "dev", "test"):
@@ -241,16 +232,16 @@ def verifiers(plays: list[Play], harness: str | None = None, fails: bool = False
         reward = "clean" if name == "tau" else "progress"
         env = load_environment(resolve_env_config({"taskset": taskset, "player": player, "reward": reward}))
         tasks |= {task.data.id: task for task in env.taskset}
-    client = vf.EvalClientConfig(base_url=model.url, api_key_var="SCRIPTED_KEY")
+    client = vf.EvalClientConfig(base_url=scripted(said), api_key_var="SCRIPTED_KEY")
 
     async def played() -> list[Any]:
         records = []
         async with env.serving():
             for play in plays:
-                model.said[:] = [] if fails else [item["text"] for item in play["items"]]
+                said[:] = [] if fails else [item["text"] for item in play["items"]]
                 episode = await env.run_episode(tasks[play["task_id"]], vf.ModelContext(model="m", client=client))
                 (trace,) = episode.traces
-                assert episode.ok is not fails and not model.said, (play["task_id"], episode.errors, trace.errors)
+                assert episode.ok is not fails and not said, (play["task_id"], episode.errors, trace.errors)
                 if fails:
                     assert not trace.rewards and "episode" not in trace.info
                     continue

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ import psutil
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.report.tables import CORRELATION
+from recipe.stage import state
 
 ROOT = Path(__file__).parents[2]
 STAGE = "stage2_base"
@@ -53,6 +55,18 @@ def succeed(*arguments: str, **more: Any) -> str:
     done = start(*arguments, **more)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     return done.stdout + done.stderr
+
+
+def kill_after(step: int, stage: Path, *arguments: str) -> None:
+    """Run `python -m arguments` in this checkout, and kill it when this stage has a checkpoint of this step."""
+    with subprocess.Popen([sys.executable, "-m", *arguments], cwd=ROOT, env=environment()) as child:
+        end = time.monotonic() + 3600
+        try:
+            while state.latest(stage / "checkpoints") < step:
+                assert child.poll() is None and time.monotonic() < end
+                time.sleep(0.1)
+        finally:
+            child.kill()
 
 
 def prepared(folder: Path, reward: str = LENGTH) -> Path:
