@@ -38,6 +38,11 @@ def gold(scenario):
     return [turn.gold for turn in scenario.turns]
 
 
+def turn_where(wanted):
+    """A task and the number of a later turn of it whose calls of gold are so."""
+    return next((item, at) for item in BASE for at in range(1, len(item.turns)) if wanted(item.turns[at].gold))
+
+
 def conversation(scenario, turns, protocol=PROTOCOL, *, last_answer=True, policy=None, **settings):
     """The record of a model that makes these calls in each turn, 40 a message, and then answers."""
     rules = {"at_step_limit": "official", "withheld": "official"} | settings
@@ -70,17 +75,15 @@ def test_both_verdicts_agree_on_gold_of_every_category_and_on_mutants_of_it(chec
         scenarios = load_scenarios(category)[::every]
         valid, found = compare(checker, [conversation(item, gold(item)) for item in scenarios])
         assert all(valid) and found["differences"] == {} and found["agree"] == len(scenarios), category
-    records = [conversation(item.scenario, item.turns) for item in mutants(20261121, count)]
-    valid, found = compare(checker, records)
+    valid, found = compare(checker, [conversation(item.scenario, item.turns) for item in mutants(20261121, count)])
     assert count / 5 < sum(valid) < count * 4 / 5 and found["without_listed_difference"] > 0.9 * count
 
 
 def test_a_conversation_that_stops_early_fails_as_force_terminated_by_both(checker):
     scenario = BASE[0]
-    early = conversation(scenario, gold(scenario)[:-1])
     looks = [(make_call("pwd", {}),) * 40 * 21]  # the 21st message ends the episode in a turn that is not the last
     limit = conversation(scenario, looks, last_answer=False, policy={"max_steps_per_turn": 21})
-    for record in (early, limit):
+    for record in (conversation(scenario, gold(scenario)[:-1]), limit):
         assert checker.judge(record).reason == "multi_turn:force_terminated" and not passed_official(record)
     scenario = next(item for item in BASE if len(item.turns) == 1)
     once = {"last_answer": False, "policy": {"max_steps_per_turn": 1}, "at_step_limit": "judge"}
@@ -104,12 +107,7 @@ def test_a_withheld_function_that_was_refused_is_not_run_by_the_checker_either(c
 
 def test_a_call_of_nothing_is_a_call_that_was_made(checker):
     """A turn whose gold results were all read before passes if anything was called in it, and not if nothing was."""
-    scenario, turn = next(
-        (item, number)
-        for item in BASE
-        for number in range(1, len(item.turns))
-        if item.turns[number].gold and {call.name for call in item.turns[number].gold} <= READ_ONLY
-    )
+    scenario, turn = turn_where(lambda calls: calls and {call.name for call in calls} <= READ_ONLY)
     turns = gold(scenario)
     turns[turn - 1] += turns[turn]
     for calls, passes in (((make_call("nowhere", {}),), True), ((), False)):
@@ -120,12 +118,7 @@ def test_a_call_of_nothing_is_a_call_that_was_made(checker):
 
 def test_a_tuple_that_the_file_has_as_a_list_is_judged_as_the_tuple_it_was(checker):
     """BFCL compares values, so a tuple where gold has a list is another state."""
-    scenario, turn = next(
-        (item, number)
-        for item in BASE
-        for number, turn in enumerate(item.turns)
-        if [call.name for call in turn.gold] == ["post_tweet"] and turn.gold[0].arguments.get("tags")
-    )
+    scenario, turn = turn_where(lambda of: [(it.name, "tags" in it.arguments) for it in of] == [("post_tweet", True)])
     for kind, passes in ((list, True), (tuple, False)):
         turns = gold(scenario)
         arguments = dict(turns[turn][0].arguments)
@@ -133,19 +126,6 @@ def test_a_tuple_that_the_file_has_as_a_list_is_judged_as_the_tuple_it_was(check
         record = conversation(scenario, turns, get_protocol("python_calls"))
         record = EpisodeRecord.from_dict(json.loads(json.dumps(record.to_dict())))
         assert checker.judge(record).valid == passed_official(record) == passes
-
-
-def hostile_calls(mark):
-    system, opened = f"__import__('os').system('touch {mark}')", f"open('{mark}', 'w')"
-    names = (f"{system} or cd", f"{opened}.close", f"cd(folder='x') or {opened}.close", "exec", "(exit)", "os.system")
-    for name in (*names, "sys.exit", "GorillaFileSystem.ls", "_load_scenario", "cd.__globals__"):
-        yield Call(name, {"folder": "x"})
-    texts = (system, f"' + str({opened}) + '", f"\rm ({opened})", f"\\' + str({opened}) + \\'", f"\tail({system})")
-    for text in (*texts, "\\", "'''", "{mark}", f"a\nimport os; os.system('touch {mark}')\n", "\ud800 cd (x)"):
-        yield Call("echo", {"content": text, "file_name": "f"})
-        yield Call("cd", {"folder": [text, {text: text}]})
-    for key in (f"folder={system}, x", f"folder)or {opened}.close(", "**{}, folder", "lambda", ""):
-        yield Call("cd", {key: "x"})
 
 
 def with_calls(record, *calls, all_of=False):
@@ -157,8 +137,16 @@ def with_calls(record, *calls, all_of=False):
 
 def test_nothing_that_a_model_writes_is_executed_by_the_checker(checker, tmp_path):
     """Records may come from anywhere, so they are made here without any parser that would have refused them."""
-    played = conversation(BASE[0], gold(BASE[0]))
-    for call in hostile_calls(tmp_path / "mark"):
+    played, mark = conversation(BASE[0], gold(BASE[0])), tmp_path / "mark"
+    system, opened = f"__import__('os').system('touch {mark}')", f"open('{mark}', 'w')"
+    names = (f"{system} or cd", f"{opened}.close", f"cd(folder='x') or {opened}.close", "exec", "(exit)", "os.system")
+    names += ("sys.exit", "GorillaFileSystem.ls", "_load_scenario", "cd.__globals__")
+    texts = (system, f"' + str({opened}) + '", f"\rm ({opened})", f"\\' + str({opened}) + \\'", f"\tail({system})")
+    texts += ("\\", "'''", "{mark}", f"a\nimport os; os.system('touch {mark}')\n", "\ud800 cd (x)")
+    keys = (f"folder={system}, x", f"folder)or {opened}.close(", "**{}, folder", "lambda", "")
+    calls = [Call(name, {"folder": "x"}) for name in names] + [Call("cd", {key: "x"}) for key in keys]
+    calls += [Call("echo", {"content": text, "file_name": "f"}) for text in texts]
+    for call in [*calls, *(Call("cd", {"folder": [text, {text: text}]}) for text in texts)]:
         record = CallRecord(call.name, call.arguments, "", None, None)
         verdict = checker.judge(with_calls(played, record))
         assert verdict.valid is not None and os.listdir(tmp_path) == [], (call, verdict)
@@ -225,8 +213,7 @@ def test_listed_differences_are_named():
     for text, names in {"please cd (now)": ("call_like_text",), "f (x)": ("call_like_text",), "f(x)": ()}.items():
         cases.append((BASE[0], make_call("echo", {"content": text, "file_name": "n.txt"}), names))
     for scenario, call, names in cases:
-        record = conversation(scenario, [(call,), *gold(scenario)[1:]])
-        assert applying_differences(record, scenario) == names, call
+        assert applying_differences(conversation(scenario, [(call,), *gold(scenario)[1:]]), scenario) == names, call
 
 
 def test_a_disagreement_is_counted_and_gives_its_exit_status_unless_it_is_listed(tmp_path, capsys):

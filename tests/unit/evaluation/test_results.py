@@ -21,10 +21,8 @@ GOLDEN = Path(__file__).parent / "golden.txt"
 
 
 def test_single_turn_categories_are_averaged_as_the_leaderboard_does_over_whole_ones_only(tmp_path):
-    refusal = PROTOCOL.render_answer("t", "I cannot do this.")
-    done = played(
-        lambda _: refusal, tmp_path, "--environment", "bfcl_single", "--split", "all", category="all", limit=2
-    )
+    given = ("--environment", "bfcl_single", "--split", "all")
+    done = played(lambda _: PROTOCOL.render_answer("t", "I cannot do this."), tmp_path, *given, category="all", limit=2)
     found = done.found
     assert done.status == 0 and len(found["categories"]) == 13 and found["overall"]["episodes"] == 26
     assert found["leaderboard"]["averages"] == {"non-live": 0.0, "live": 0.0, "irrelevance": 1.0}
@@ -63,12 +61,9 @@ def test_only_the_whole_set_has_a_mean_by_bfcls_own_checker():
     tasks = list(load_tasks().values())
     nothing, gold = (play(tasks[0], PROTOCOL, POLICIES[name]) for name in ("nothing", "gold"))
     valid = SimpleNamespace(valid=True, reason="", differences=("one",))
-    judged = [
-        Judged(replace(gold if task is tasks[0] else nothing, task_id=task.id, category=task.category), valid)
-        for task in tasks
-    ]
+    pairs = [(task, nothing if number else gold) for number, task in enumerate(tasks)]
+    judged = [Judged(replace(one, task_id=task.id, category=task.category), valid) for task, one in pairs]
     few = [item for item in judged if item.task.index == 0]
-    search = {"strategy": "dfsdt", "text": "a search"}
     for episodes, ours, bfcls, given in (
         (judged, 0.00125, 1.0, {}),
         (judged[1:], 0.0, None, {}),
@@ -76,14 +71,13 @@ def test_only_the_whole_set_has_a_mean_by_bfcls_own_checker():
         (judged, 0.00125, None, {"lost": [{"reason": "gone"}]}),
         (judged, None, None, {"samples": None}),
         (judged, None, None, {"by_bfcl": False}),
-        (judged, None, None, {"cost": search}),
+        (judged, None, None, {"cost": {"strategy": "dfsdt", "text": "a search"}}),
         ([few[0], *few], 0.25, None, {}),
         (few[1:], None, None, {}),
     ):
         found = results(episodes, **{"lost": [], "samples": 1, **given})
         assert (found["multi_turn_official"], found["multi_turn_bfcl"]) == (ours, bfcls), given
         assert ("BFCL's own checker, over all" in text(found)) is (bfcls is not None)
-        assert text(found).split()[:5] == ["category", "tasks", "episodes", "acc_official", "acc"]
 
 
 def test_tasks_of_two_environments_with_one_id_are_two_and_two_dresses_of_a_scenario_one_cluster(tmp_path):
@@ -118,10 +112,8 @@ def test_all_that_is_said_of_an_evaluation_is_as_it_was(tmp_path):
     spent = {"prompt_tokens": 3000, "completion_tokens": 50}
     searches = [{"nodes": 19, "branches": 3, "dropped": 2}, {"nodes": 4, "branches": 2, "dropped": 1}]
     for strategy, more in (("plain", [{}, {}]), ("dfsdt", [{"search": one} for one in searches])):
-        lines = [
-            {"task_id": str(number), "episode": item.record.to_dict(), **(spent if number else {}), **more[number]}
-            for number, item in enumerate(judged[:2])
-        ]
+        heads = {"task_id": "0", **more[0]}, {"task_id": "1", **spent, **more[1]}
+        lines = [{**head, "episode": judged[at].record.to_dict()} for at, head in enumerate(heads)]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         cost = cost_of([path])
         assert (cost["strategy"], cost_of([])) == (strategy, None)

@@ -1,4 +1,4 @@
-"""What an evaluation is played with: sampling, rules, tasks, and that no two of them are mixed."""
+"""What an evaluation is played with, and what is kept: no two are mixed, and a damaged line costs no other."""
 
 import json
 import subprocess
@@ -17,13 +17,14 @@ from transformers import AutoTokenizer
 
 from bfcl_env import load_scenarios
 from bfcl_env.source import VERSION as VERSION_OF_BFCL
-from interaction.record import VERSION
+from interaction.record import VERSION, EpisodeRecord
 from recipe import evaluate
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tiny_policy
 from recipe.evaluation import server
 from recipe.evaluation.arguments import parse, settings_of
-from recipe.evaluation.store import Settings, Store
+from recipe.evaluation.store import Settings, Store, read_episodes
 from recipe.files import PreflightError
+from recipe.reward import sample_record
 from recipe.settings import compose as compose_stage
 from recipe.tools.policies import POLICIES, play
 
@@ -216,12 +217,9 @@ def test_what_cannot_be_evaluated_writes_nothing(tmp_path, capsys):
 
 
 def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
-    records = [play(task, PROTOCOL, POLICIES["gold"]) for task in load_scenarios("multi_turn_miss_func")[:3]]
-    parts = ("dev", "test", "guard")
-    lines = [
-        json.dumps({"score": 1.0, "part": part, "episode": record.to_dict()})
-        for part, record in zip(parts, records, strict=True)
-    ]
+    tasks = dict(zip(("dev", "test", "guard"), load_scenarios("multi_turn_miss_func"), strict=False))
+    records = {part: play(task, PROTOCOL, POLICIES["gold"]).to_dict() for part, task in tasks.items()}
+    lines = [json.dumps({"score": 1.0, "part": part, "episode": record}) for part, record in records.items()]
     rollouts = tmp_path / "run" / "stage3_full" / "rollouts" / "train"
     rollouts.mkdir(parents=True)
     old = lines[0].replace(f'"version": {VERSION}', '"version": 0')
@@ -232,3 +230,33 @@ def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
     assert found["categories"]["multi_turn_miss_func"]["acc_bfcl"]["mean"] == 1.0
     assert found["verdicts"]["agree"] == 3 and found["multi_turn_official"] is None and not kept(tmp_path / "out")
     assert {part: group["tasks"] for part, group in found["parts"].items()} == {"dev": 1, "test": 1}
+
+
+def stored(folder, *more):
+    """The finished episodes, once some more are added."""
+    store = Store(folder, SETTINGS)
+    for line in more:
+        store.add(line)
+    store.close()
+    return store.episodes()
+
+
+def test_a_cut_off_line_is_taken_away_and_damaged_lines_cost_no_other(tmp_path):
+    record, path = sample_record(), tmp_path / "episodes.jsonl"
+    line = {"task_id": "multi_turn_base_0", "sample": 0, "attempts": 1, "episode": record}
+    second = json.dumps({**line, "sample": 1, "note": "über"}, ensure_ascii=False).encode()
+    first = {("multi_turn_base_0", 0): EpisodeRecord.from_dict(record)}
+    assert stored(tmp_path, line) == first
+    whole = path.read_bytes()
+    for cut in (1, 40, len(second) - 6, len(second)):
+        path.write_bytes(whole + second[:cut])
+        assert stored(tmp_path) == first and path.read_bytes() == whole
+    assert [*stored(tmp_path, {**line, "sample": 2})] == [*first, ("multi_turn_base_0", 2)]
+    broken = [None, {name: record[name] for name in ("version", "turns")}]
+    broken += [record | changed for changed in ({"version": 1}, {"turns": [None]}, {"stop_reason": "bored"})]
+    damaged = [b"", b"{", b"null", b"\xff\xfe{}", b"[" * 200_000, b'{"task_id": "multi_turn_base_0", "sample": 1}']
+    damaged += [json.dumps({**line, "sample": 1, "episode": episode}).encode() for episode in broken]
+    path.write_bytes(b"\n".join(damaged) + b"\n" + whole)
+    assert stored(tmp_path) == first
+    records, skipped = read_episodes(path)
+    assert ([record for _, record in records], skipped) == ([*first.values()], len(damaged))
