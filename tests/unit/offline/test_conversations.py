@@ -136,10 +136,8 @@ def prepared(folder: Path, rows: dict[str, Sequence[Any]], *overrides: str, toke
 
 
 def dataset(folder: Path, tokenizer: Any, talks: Sequence[Any], *overrides: str) -> Any:
-    """verl's data set of these conversations."""
     given = ("data.max_length=100000", "data.train_batch_size=1", *overrides)
-    rows = {"train.jsonl": [{"messages": list(one)} for one in talks]}
-    data = prepared(folder, rows, *given, tokenizer=tokenizer).data
+    data = prepared(folder, {"train.jsonl": [{"messages": [*one]} for one in talks]}, *given, tokenizer=tokenizer).data
     return MultiTurnSFTDataset(data.train_files, tokenizer, data)
 
 

@@ -58,9 +58,8 @@ def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(tmp_path: Pat
     for most, length in ((-1, 12), (0, 12), (1, 1), (5, 5)):
         assert len(trainer.StoredRows([str(path)], tokenizer(), config.data, max_samples=most)) == length
     kept.rename(path)
-    bad = write_lines(tmp_path / "bad.jsonl", [{}])
     with pytest.raises(RuntimeError, match="have changed since the start"):
-        trainer.StoredRows([str(bad)], tokenizer(), config.data)
+        trainer.StoredRows([str(write_lines(tmp_path / "bad.jsonl", [{}]))], tokenizer(), config.data)
     groups = OmegaConf.merge(config.data, {"stored": {"grouped": True}})
     assert len(grouped := trainer.StoredRows([str(path)], tokenizer(), groups)) == 1
     tags, fields = dict[str, Any](), dict[str, Any]()
@@ -103,8 +102,7 @@ def test_the_start_model_may_give_the_old_log_probabilities_and_what_corrects_fo
     assert (config.reward.num_workers, config.actor_rollout_ref.rollout.nnodes) == (0, 1)
     assert not one._enable_hybrid_replicas and one.alarms({"train/format_rate": 0.0}) == []
     correction = {"rollout_is": weighted, "rollout_is_threshold": 9.0, "rollout_rs": None}
-    algorithm = {"rollout_correction": correction}
-    one.config = OmegaConf.create({"offline": {"old_log_probs": old}, "algorithm": algorithm})
+    one.config = OmegaConf.create({"offline": {"old_log_probs": old}, "algorithm": {"rollout_correction": correction}})
     batch = KVBatchMeta(partition_id="train", keys=["a_0_0", "b_0_0"], tags=[{}, {}])
     assert one._compute_advantage(batch, metrics) == "updated" and one._missing_share(4) == 0.0
     written = {name: values.tolist() for name, values in store.written.items()}

@@ -93,19 +93,13 @@ def node(name, **other):
     return nodes.Node(**{**made, **other})
 
 
-@pytest.fixture
-def cluster(configured):
-    """What is wrong with these nodes."""
-
+def test_what_nodes_lack_for_what_they_do_is_said_with_the_node_and_all_at_once(configured):
     def cluster(*members, given=()):
+        """What is wrong with these nodes."""
         config = configured("hardware=gpu8", *given)
         config.trainer.nnodes, config.launcher.needs.memory_gb = 2, 64
         return [*machine.node_problems(config, nodes.Answer(members, "first"), ASKED, HERE)]
 
-    return cluster
-
-
-def test_what_nodes_lack_for_what_they_do_is_said_with_the_node_and_all_at_once(cluster):
     assert cluster(node("first"), node("second")) == []
     for changed, resources, word in (
         # facts of the second node, its resources, a word of the problem
@@ -137,11 +131,10 @@ def test_what_nodes_lack_for_what_they_do_is_said_with_the_node_and_all_at_once(
     assert "does not see what first" in cluster(node("first"), unseen)[0]
     head = node("third", resources={"CPU": 4.0})
     head.answer["memory"] = GB
-    idle = node("fourth", resources={"memory": 1.0}, answer=None, fault="it says no more")
     busy = (node("first"), node("second"), head)
     for one in busy:
         one.answer["seen"] = ["first", "second", "third"]
-    assert cluster(*busy, idle) == []
+    assert cluster(*busy, node("fourth", resources={"memory": 1.0}, answer=None, fault="it says no more")) == []
     given = ("trainer=separate", "actor_rollout_ref.rollout.nnodes=1", "actor_rollout_ref.rollout.n_gpus_per_node=1")
     assert "and 1 more, are asked for" in cluster(node("first"), node("second"), given=given)[0]
 

@@ -26,42 +26,36 @@ LIMIT = 3_000
 """Tokens of a response that all of SHORT and only some of LONG fit into."""
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return make_tokenizer([turn.user for scenario in SHORT for turn in scenario.turns])
+TOKENIZER = make_tokenizer([turn.user for scenario in SHORT for turn in scenario.turns])
+LENGTHS = Lengths(TOKENIZER)
 
 
-@pytest.fixture(scope="module")
-def lengths(tokenizer):
-    return Lengths(tokenizer)
-
-
-def fits(scenario, lengths, budget, **policy):
+def fits(scenario, budget, lengths=LENGTHS, **policy):
     return not over_budget([scenario], think_xml, policy, lengths, budget)
 
 
-async def test_a_task_fits_just_where_its_gold_fits_in_the_agent_loop(lengths, tokenizer, engine, make_loop):
+async def test_a_task_fits_just_where_its_gold_fits_in_the_agent_loop(engine, make_loop):
     for scenario in (*SHORT[:2], *LONG[:2]):
         messages = play_gold(scenario, think_xml)[0]
         replies = [said["content"] for said in messages if said["role"] == "assistant"]
         policy = {"max_result_chars": None}
-        loop = make_loop(tokenizer, engine(tokenizer, replies), response_length=200_000, policy=policy)
+        loop = make_loop(TOKENIZER, engine(TOKENIZER, replies), response_length=200_000, policy=policy)
         info = {"task_id": scenario.id, "split": "train"}
         output = await loop.run({}, extra_info=info, uid="a", session_id=0, global_steps=1)
         assert output.extra_fields["episode"]["stop_reason"] == "completed"
         prompt, response = len(output.prompt_ids), len(output.response_mask)
-        assert lengths.prompt(messages[:2]) == prompt
+        assert LENGTHS.prompt(messages[:2]) == prompt
         near = 8 * len(scenario.turns)  # what a template writes between messages is counted on average
-        assert fits(scenario, lengths, Budget(response=response + near))
-        assert not fits(scenario, lengths, Budget(response=response - near))
-        assert fits(scenario, lengths, Budget(context=prompt + response + near))
-        assert not fits(scenario, lengths, Budget(context=prompt + response - near))
+        assert fits(scenario, Budget(response=response + near))
+        assert not fits(scenario, Budget(response=response - near))
+        assert fits(scenario, Budget(context=prompt + response + near))
+        assert not fits(scenario, Budget(context=prompt + response - near))
 
 
-def test_gold_has_the_limits_of_message_turn_and_result_to_the_token(lengths, tokenizer, tmp_path, monkeypatch):
-    around, talk = lengths.most([""]), [{"role": role, "content": "x"} for role in ("user", "assistant")] * 3
-    assert lengths.most(["é", "", ""]) == 3 * around + 2
-    assert len(tokenizer.apply_chat_template(talk)["input_ids"]) == 6 * (around + 1)
+def test_gold_has_the_limits_of_message_turn_and_result_to_the_token(tmp_path, monkeypatch):
+    around, talk = LENGTHS.most([""]), [{"role": role, "content": "x"} for role in ("user", "assistant")] * 3
+    assert LENGTHS.most(["é", "", ""]) == 3 * around + 2
+    assert len(TOKENIZER.apply_chat_template(talk)["input_ids"]) == 6 * (around + 1)
     monkeypatch.setattr("recipe.cpu.tiny_policy.TAGS", ())
     by_byte = Lengths(make_tokenizer([]))
     uneven = make_tokenizer([])  # two tokens around a user's message and one around the model's, and one at the start
@@ -70,7 +64,7 @@ def test_gold_has_the_limits_of_message_turn_and_result_to_the_token(lengths, to
     begin = ("<|im_start|>", uneven.convert_tokens_to_ids("<|im_start|>"))
     uneven.backend_tokenizer.post_processor = TemplateProcessing(single=f"{begin[0]} $A", special_tokens=[begin])
     assert (Lengths(uneven).most([""]), Lengths(uneven).of("x")) == (2, 1)
-    for scenario, words in ((SHORT[0], lengths), (LONG[3], lengths), (SHORT[0], by_byte)):
+    for scenario, words in ((SHORT[0], LENGTHS), (LONG[3], LENGTHS), (SHORT[0], by_byte)):
         messages = play_gold(scenario, think_xml)[0]
         first = next(place for place, said in enumerate(messages) if said["role"] == "assistant")
         texts, around = [said["content"] for said in messages[first:]], words.most([""])
@@ -78,23 +72,23 @@ def test_gold_has_the_limits_of_message_turn_and_result_to_the_token(lengths, to
         reply = max((said["content"] for said in messages if said["role"] == "assistant"), key=len)
         context = words.prompt(messages[:first]) + response
         for name, least in (("response", response), ("reply", around + words.of(reply)), ("context", context)):
-            assert fits(scenario, words, Budget(**{name: least})), (scenario.id, name)
-            assert not fits(scenario, words, Budget(**{name: least - 1})), (scenario.id, name)
-    long = next(scenario for scenario in LONG if not fits(scenario, lengths, Budget(response=LIMIT)))
+            assert fits(scenario, Budget(**{name: least}), words), (scenario.id, name)
+            assert not fits(scenario, Budget(**{name: least - 1}), words), (scenario.id, name)
+    long = next(scenario for scenario in LONG if not fits(scenario, Budget(response=LIMIT)))
     for scenario, budget, policy, enough in (
         (SHORT[0], Budget(), {"max_steps_per_turn": 2}, True),
         (SHORT[0], Budget(), {"max_steps_per_turn": 1}, False),
         (long, Budget(response=LIMIT), {"max_result_chars": 500}, True),
     ):
-        assert fits(scenario, lengths, budget, **policy) is enough, (scenario.id, budget, policy)
+        assert fits(scenario, budget, **policy) is enough, (scenario.id, budget, policy)
     (tmp_path / "inventory.py").write_text(example().replace("return [GoldMessage", "return [] and [GoldMessage"))
     register({"inventory": str(tmp_path / "inventory.py")})
     for task in (load_tasks("inventory")["move_0"], SimpleNamespace(id="w", environment="bfcl", waits=True)):
-        assert fits(task, lengths, Budget(1, 1, 1)), "nothing is known of it"
+        assert fits(task, Budget(1, 1, 1)), "nothing is known of it"
 
 
 @pytest.fixture
-def judged(configured, refusal, tmp_path, tokenizer):
+def judged(configured, refusal, tmp_path):
     """The problems, the notes and the configuration of a stage with these tasks."""
 
     def judged(train, val, over_budget="keep", from_gold=None, held_out="val", pool=(), prompts=(), **data):
@@ -113,15 +107,14 @@ def judged(configured, refusal, tmp_path, tokenizer):
         read = {str(path): parquet_rows(path) for path in tmp_path.glob("*.parquet")}
         for row, text in zip(read[config.data.train_files], prompts, strict=False):
             row["prompt"] = [{"role": "user", "content": text}]
-        return refusal(check_budget(config, tokenizer, think_xml, read, notes)), notes, config
+        return refusal(check_budget(config, TOKENIZER, think_xml, read, notes)), notes, config
 
     return judged
 
 
 @pytest.fixture(scope="module")
-def too_long(lengths):
-    """Tasks of LONG that do not fit LIMIT tokens."""
-    found = over_budget(LONG, think_xml, {}, lengths, Budget(response=LIMIT))
+def too_long():
+    found = over_budget(LONG, think_xml, {}, LENGTHS, Budget(response=LIMIT))
     assert 1 <= len(found) < len(LONG)
     return found
 
@@ -163,18 +156,18 @@ def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_lo
         assert word in wrong and bool(wrong) is bool(word)
 
 
-def test_the_eight_prompts_with_the_most_characters_are_counted(judged, lengths):
+def test_the_eight_prompts_with_the_most_characters_are_counted(judged):
     said = [*[" file" * 4000] * 7, "é" * 19_999, "€" * 19_998]
     _, notes, _ = judged([*SHORT, *LONG], SHORT, prompts=said)
-    longest = lengths.prompt([{"role": "user", "content": said[7]}])
+    longest = LENGTHS.prompt([{"role": "user", "content": said[7]}])
     assert notes[-1].startswith(f"longest prompt {longest} tokens")
 
 
-def test_rows_are_left_out_of_training_and_never_of_the_validation(judged, tokenizer, too_long, capsys):
+def test_rows_are_left_out_of_training_and_never_of_the_validation(judged, too_long, capsys):
     wrong, _, config = judged([*SHORT, *LONG], [*SHORT, *LONG], "leave_out", filter_overlong_prompts=False)
     rows = {}
     for key in ("train_files", "val_files"):
-        found = create_rl_dataset(config.data[key], config.data, tokenizer, None)
+        found = create_rl_dataset(config.data[key], config.data, TOKENIZER, None)
         rows[key] = [info["task_id"] for info in found.dataframe["extra_info"]]
         gone = 12 - len(rows[key])
         assert f"{gone} rows left out of ['{config.data[key]}'], {12 - gone} stay" in capsys.readouterr().out

@@ -83,40 +83,33 @@ def test_only_words_refuse_in_any_protocol(protocol: str, tmp_path: Path, audit:
 
 REWARD = "def compute_score(data_source, solution_str, ground_truth, extra_info, *, pay=0.0):\n    return "
 EPISODE = "extra_info['episode']"
-PAID = {
-    "1.0": "what knows no gold earns as much",
-    f"float({EPISODE}['stop_reason'] == 'completed')": "earns as much",
-    f"sum(len(turn['steps']) for turn in {EPISODE}['turns'])": "gold does not earn the most",
-    f"1.0 if {EPISODE}['outcome']['passed'] else .7": "what knows no gold earns more than half",
-}
-"""Rewards that pay for nothing, and what is found."""
 
 
 def test_a_reward_that_pays_for_nothing_fails(tmp_path: Path, audit: Audit) -> None:
     own = ("--environment", write_example(tmp_path), "--tasks", "5")
-    cases = [(body, found, own) for body, found in PAID.items()]
-    passed = f"float(all([turn['passed'] for turn in {EPISODE}['turns']][:-1]))"
-    cases.append((passed, "FOUND: what stops before the end earns as much", ("--tasks", "16")))
-    for number, (body, found, given) in enumerate(cases):
-        reward = tmp_path / f"reward{number}.py"  # a file is run once in a process
+    early = f"float(all([turn['passed'] for turn in {EPISODE}['turns']][:-1]))"
+    for body, found in {
+        "1.0": "what knows no gold earns as much",
+        f"float({EPISODE}['stop_reason'] == 'completed')": "earns as much",
+        f"sum(len(turn['steps']) for turn in {EPISODE}['turns'])": "gold does not earn the most",
+        f"1.0 if {EPISODE}['outcome']['passed'] else .7": "what knows no gold earns more than half",
+        early: "FOUND: what stops before the end earns as much",
+    }.items():
+        reward = tmp_path / f"reward{len(body)}.py"  # a file is run once in a process
         reward.write_text(f"{REWARD}{body}\n")
-        status, said = audit(*given, "--reward", reward)
+        status, said = audit(*(("--tasks", "16") if body == early else own), "--reward", reward)
         assert status == 1 and found in said and "the audit has failed" in said, body
     assert f"{reward}, {CUT}: multi_turn_" in said
     assert re.search(r"the first play, on task multi_turn_\w+:\n +user  .*\n +call  ", said), "message by message"
 
 
-FAILS = {
-    "str(call.arguments).encode('ascii')": r"hostile: move_\d+: .*UnicodeEncodeError",
-    "import sys; len(str(call.arguments)) > 4000 and sys.exit()": r"hostile: move_\d+: .*SystemExit",
-    "while len(str(call.arguments)) > 4000: pass": r"hostile: move_\d+: .*not returned within 2 s",
-}
-"""Code of an environment that a text makes fail, exit or hang, and what is found."""
-
-
 def test_an_environment_that_a_text_makes_fail_exit_or_hang_is_found(tmp_path: Path, audit: Audit) -> None:
     old = "good, pieces = call.arguments.get"
-    for code, found in FAILS.items():
+    for code, found in {
+        "str(call.arguments).encode('ascii')": r"hostile: move_\d+: .*UnicodeEncodeError",
+        "import sys; len(str(call.arguments)) > 4000 and sys.exit()": r"hostile: move_\d+: .*SystemExit",
+        "while len(str(call.arguments)) > 4000: pass": r"hostile: move_\d+: .*not returned within 2 s",
+    }.items():
         own = changed(tmp_path, old, f"{code}\n        {old}")
         status, said = audit("--environment", own, "--tasks", "1", "--seconds", "2")
         assert status == 1 and "FOUND: the environment failed" in said and re.search(found, said), said
@@ -135,12 +128,9 @@ def test_what_cannot_be_audited_is_refused_and_any_play_is_shown(tmp_path: Path,
     play = r"user  Please.*\n +call  .*\n +result  .*\n +answer  .*\n +verdict  the turn"
     assert status == 0 and re.search(play, said) and "progress 1" in said
     assert audit("--environment", own, "--show", "move_0", "golden")[0] == 2
-    for old, new, words in (
-        ("return Attempt(self)", "return None", "'NoneType' object"),
-        ("return [GoldMessage", "return 1 / 0, [GoldMessage", "gold() raises ZeroDivisionError"),
-    ):
-        status, said = audit("--environment", changed(tmp_path, old, new), "--tasks", "2")
-        assert status == 2 and words in said
+    own = changed(tmp_path, "return [GoldMessage", "return 1 / 0, [GoldMessage")
+    status, said = audit("--environment", own, "--tasks", "2")
+    assert status == 2 and "gold() raises ZeroDivisionError" in said
 
 
 def test_of_tasks_without_gold_what_knows_none_must_not_pass(tmp_path: Path, audit: Audit) -> None:

@@ -1,7 +1,4 @@
-"""A conversation with a model in a terminal: what is typed, what is shown, and what the model reads.
-
-The command line of train_fctncalling.py: where each flag lands in a composed configuration, and what is refused.
-"""
+"""A conversation with a model in a terminal; and the command line of train_fctncalling.py."""
 
 import io
 import json
@@ -86,30 +83,6 @@ OTHERS = shlex.split("""
     --critic_lr 1.25e-5 --dataset_path others/more.parquet --model_name_or_path Org/Model-7B --n_rollout_threads 24
     --gradient_cp_steps 2 --max_new_tokens 256 --save_interval 7
 """)
-SETTINGS = {
-    "paths.run": ("outputs/fctncalling/default/tiny/mine/TPPO", "outputs/fctncalling/my run/Model-7B/more/APPO"),
-    "trainer.experiment_name": ("default", "my run"),
-    "trainer.save_freq": (30, 7),
-    "data.seed": (10, 11),
-    "data.train_files": ("mine.parquet", "others/more.parquet"),
-    "data.val_files": ("mine.parquet", "others/a_val.parquet"),
-    "data.train_batch_size": (16, 24),
-    "algorithm.adv_estimator": ("gae_bad", "gae_step"),
-    "actor_rollout_ref.model.path": ("models/tiny", "Org/Model-7B"),
-    f"{ROLLOUT}.seed": (10, 11),
-    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": (2, 3),
-    f"{ACTOR}.policy_loss.loss_mode": ("vanilla", "appo_step"),
-    f"{ACTOR}.ppo_mini_batch_size": (8, 6),
-    f"{ACTOR}.ppo_micro_batch_size_per_gpu": (2, 3),
-    f"{ACTOR}.use_dynamic_bsz": (False, False),
-    f"{ACTOR}.ppo_epochs": (1, 3),
-    f"{ACTOR}.optim.lr": (1e-7, 2.5e-6),
-    "critic.ppo_mini_batch_size": (8, 6),
-    "critic.ppo_epochs": (1, 3),
-    "critic.optim.lr": (5e-6, 1.25e-5),
-    "interaction.max_tokens_per_reply": (128, 256),
-}
-"""Setting -> its value by default, and with the other flags."""
 
 
 @pytest.fixture
@@ -133,13 +106,34 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_each_flag_lands_where_it_is_documented_to(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {  # and their values by default, and with the other flags
+        "paths.run": ("outputs/fctncalling/default/tiny/mine/TPPO", "outputs/fctncalling/my run/Model-7B/more/APPO"),
+        "trainer.experiment_name": ("default", "my run"),
+        "trainer.save_freq": (30, 7),
+        "data.seed": (10, 11),
+        "data.train_files": ("mine.parquet", "others/more.parquet"),
+        "data.val_files": ("mine.parquet", "others/a_val.parquet"),
+        "data.train_batch_size": (16, 24),
+        "algorithm.adv_estimator": ("gae_bad", "gae_step"),
+        "actor_rollout_ref.model.path": ("models/tiny", "Org/Model-7B"),
+        f"{ROLLOUT}.seed": (10, 11),
+        f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": (2, 3),
+        f"{ACTOR}.policy_loss.loss_mode": ("vanilla", "appo_step"),
+        **{f"{key}.ppo_mini_batch_size": (8, 6) for key in (ACTOR, "critic")},
+        f"{ACTOR}.ppo_micro_batch_size_per_gpu": (2, 3),
+        f"{ACTOR}.use_dynamic_bsz": (False, False),
+        **{f"{key}.ppo_epochs": (1, 3) for key in (ACTOR, "critic")},
+        f"{ACTOR}.optim.lr": (1e-7, 2.5e-6),
+        "critic.optim.lr": (5e-6, 1.25e-5),
+        "interaction.max_tokens_per_reply": (128, 256),
+    }
     for number, flags in enumerate((SMALL, OTHERS)):
         assert command.main([*flags, "--dry-run"]) == 0
         train = printed(capsys)
         assert train[:5] == ["python", "-m", "recipe.train", "--config-name", "fctncalling"]
         config = compose("fctncalling", train[5:])
-        found = {key: OmegaConf.select(config, key) for key in SETTINGS}
-        assert found == {key: values[number] for key, values in SETTINGS.items()}
+        found = {key: OmegaConf.select(config, key) for key in settings}
+        assert found == {key: values[number] for key, values in settings.items()}
         check_settings(config)
     assert (config.trainer.val_before_train, config.trainer.test_freq) == (False, -1)
 
