@@ -3,7 +3,6 @@
 import itertools
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +21,19 @@ from recipe.offline.trajectories import Limits, Mistake, Place, Stored, Survey, 
 ROOMY = Limits(prompt=100, response=100, context=None, reply=None, final_only=False)
 
 
-def with_context(tokens: dict[str, Any]) -> dict[str, Any]:
-    """The same with a last word of the environment."""
-    more = {"response": CONTEXT, "mask": [0], "logprobs": [0.0]}
-    return tokens | {name: tokens[name] + values for name, values in more.items()}
-
-
 def look(*files: Path, limits: Limits = ROOMY, size: int = 2048) -> Survey:
     return survey(files, limits, tokenizer(), size)
 
 
-@pytest.fixture
-def stored(tmp_path: Path) -> Callable[..., list[Stored]]:
+def stored(folder: Path, *lines: Any, limits: Limits = ROOMY) -> list[Stored]:
     """The trajectories of one file of lines, as they are trained on."""
-
-    def stored(*lines: Any, limits: Limits = ROOMY) -> list[Stored]:
-        result = look(write_lines(tmp_path / "000001.jsonl", lines), limits=limits)
-        assert not result.mistakes, result.mistakes
-        return [read(place, limits, tokenizer()) for (place,) in result.items(grouped=False)]
-
-    return stored
+    result = look(write_lines(folder / "000001.jsonl", lines), limits=limits)
+    assert not result.mistakes, result.mistakes
+    return [read(place, limits, tokenizer()) for (place,) in result.items(grouped=False)]
 
 
-def test_an_episode_has_the_ids_mask_steps_and_log_probabilities_that_were_stored(stored: Any) -> None:
-    (one,) = stored(line())
+def test_an_episode_has_the_ids_mask_steps_and_log_probabilities_that_were_stored(tmp_path: Path) -> None:
+    (one,) = stored(tmp_path, line())
     trajectory = one.trajectory
     assert (trajectory.prompt, trajectory.response) == (PROMPT, [5, 6, *CONTEXT, 7, 8, 9])
     assert trajectory.mask == [1, 1, 0, 1, 1, 1] and trajectory.log_probs == [-0.5, -0.5, 0, -0.5, -0.5, -0.5]
@@ -53,12 +41,14 @@ def test_an_episode_has_the_ids_mask_steps_and_log_probabilities_that_were_store
     assert (one.score, one.step_scores, one.source) == (1.25, [0.25, 1.0], "bfcl/base")
     made = line()
     made["tokens"]["mask"][1] = 0  # a token with which the model stopped, but which opens the next message
-    assert stored(made)[0].trajectory.mask == [1, 0, 0, 1, 1, 1]
+    assert stored(tmp_path, made)[0].trajectory.mask == [1, 0, 0, 1, 1, 1]
     assert (one.group, one.reward, one.truncated) == ("u", {"acc": 1.0}, False)
     made = line(uid=None, reward={"acc": True, "note": "x", "none": None, "huge": math.inf}, step_scores=[])
     del made["category"]
-    made["episode"]["stop_reason"], made["tokens"] = "max_tokens", with_context(made["tokens"])
-    (one,) = stored(made)
+    made["episode"]["stop_reason"] = "max_tokens"
+    for name, value in (("response", 4), ("mask", 0), ("logprobs", 0.0)):  # a last word of the environment
+        made["tokens"][name] = [*made["tokens"][name], value]
+    (one,) = stored(tmp_path, made)
     assert (one.group, one.source, one.reward) == ("multi_turn_base_7", "bfcl", {"acc": True})
     assert (one.truncated, one.score, one.step_scores) == (True, 1.25, None)
     assert len(one.trajectory.response) == len(one.trajectory.mask) == len(one.trajectory.log_probs) == 6
@@ -66,8 +56,7 @@ def test_an_episode_has_the_ids_mask_steps_and_log_probabilities_that_were_store
 
 def test_a_text_is_tokenised_alone_and_the_model_s_tokens_are_those_of_the_responses(tmp_path: Path) -> None:
     steps = [("Will it rain?", "Thought: look<|im_end|>", 0.5), ("It is dry.", "Action: weather", -1.0)]
-    result = look(write_rows(tmp_path / "trajectories.parquet", ("q", steps)))
-    ((place,),) = result.items(grouped=False)
+    ((place,),) = look(write_rows(tmp_path / "trajectories.parquet", ("q", steps))).items(grouped=False)
     one = read(place, ROOMY, tokenizer())
     said = [tokenizer().encode(text, add_special_tokens=False) for step in steps for text in step[:2]]
     assert one.trajectory.ids == [token for ids in said for token in ids]
@@ -106,16 +95,14 @@ def test_what_is_wrong_is_named_by_file_line_and_field(tmp_path: Path) -> None:
         (mistake,) = look(path).mistakes
         assert mistake.startswith(f"{path}, line 3, ") and re.search(words, mistake), mistake
     ones = [("a", "b", 1.0), ("", "b", 1.0)]
-    for number, (query, steps, words) in enumerate(
-        (
-            ("bad", ones, "steps[1].prompt: has no token"),
-            ("bad", [("a", None, 1.0)], "steps[0].response: has no token"),
-            ("bad", [("a", "b", float("nan"))], "steps.reward: is [nan]"),
-            ("bad", [("a", "b", None)], "steps.reward: is [nan]"),
-            ("bad", [], "steps, query_id: one is empty"),
-            (None, ones[:1], "steps, query_id: one is empty"),
-        )
-    ):
+    bad = [
+        ("bad", ones, "steps[1].prompt: has no token"),
+        ("bad", [("a", None, 1.0)], "steps[0].response: has no token"),
+        *(("bad", [("a", "b", reward)], "steps.reward: is [nan]") for reward in (float("nan"), None)),
+        ("bad", [], "steps, query_id: one is empty"),
+        (None, ones[:1], "steps, query_id: one is empty"),
+    ]
+    for number, (query, steps, words) in enumerate(bad):
         path = write_rows(tmp_path / f"{number}.parquet", ("good", ones[:1]), (query, steps))
         (mistake,) = look(path).mistakes
         assert mistake.startswith(f"{path}, row 2, {words}")
@@ -152,37 +139,33 @@ def test_an_episode_that_stands_twice_is_named_and_of_a_step_played_again_the_la
     (mistake,) = look(first, second).mistakes
     assert f"{second}, line 1" in mistake and f"{first}, line 1" in mistake
     lines = [line(uid="1"), line(uid="2"), line(uid="3", launch="b"), line(uid="4", launch="b"), line(uid="5", step=2)]
-    later = [line(uid=uid, launch="c", step=3) for uid in "46"]
-    result = look(write_lines(first, lines), write_lines(second, later))
+    result = look(write_lines(first, lines), write_lines(second, [line(uid=uid, launch="c", step=3) for uid in "46"]))
     assert [*result.groups] == ["3", "4", "5", "6"] and result.counts["earlier"] == 3 and not result.mistakes
     parts = [write_lines(tmp_path / f"7.{name}.jsonl", [line(launch=name)]) for name in "ab"]
     assert look(*parts).groups == {"u": [Place(parts[1], 0, "line 1")]}, "a step's parts are one file"
 
 
-CUT = [
-    # limits, and how many steps are trained on with and without rewards of their own
-    *(((3, 6, 9, 3, False), 2, 2), ((3, 5, None, None, False), 1, 0), ((9, 9, 8, None, False), 1, 0)),
-    *(((9, 9, None, 2, False), 1, 0), ((2, 9, None, None, False), 0, 0), ((9, 1, None, None, False), 0, 0)),
-    *(((9, 9, None, 1, False), 0, 0), ((3, 6, 9, 3, True), 2, 2), ((9, 5, None, None, True), 0, 0)),
-    ((9, 2, 100, None, False), 1, 0),
-]
-
-
-def test_steps_that_do_not_fit_are_dropped_whole_with_their_rewards(stored: Any, tmp_path: Path) -> None:
-    for given, *kept in CUT:
+def test_steps_that_do_not_fit_are_dropped_whole_with_their_rewards(tmp_path: Path) -> None:
+    for given, *kept in (
+        # limits, and how many steps are trained on with and without rewards of their own
+        *(((3, 6, 9, 3, False), 2, 2), ((3, 5, None, None, False), 1, 0), ((9, 9, 8, None, False), 1, 0)),
+        *(((9, 9, None, 2, False), 1, 0), ((2, 9, None, None, False), 0, 0), ((9, 1, None, None, False), 0, 0)),
+        *(((9, 9, None, 1, False), 0, 0), ((3, 6, 9, 3, True), 2, 2), ((9, 5, None, None, True), 0, 0)),
+        ((9, 2, 100, None, False), 1, 0),
+    ):
         limits = Limits(*given)
         for steps, scores in zip(kept, ([0.25, 1.0], None), strict=True):
             path = write_lines(tmp_path / "1.jsonl", [made := line(scores=scores, uid=str(given)), "{"])
             result = look(path, limits=limits)
             dropped = dict(trained=1, shortened=int(steps < 2), steps_dropped=2 - steps, log_probs=1)
             assert result.counts == {"read": 2, **(dropped if steps else {"too_long": 1})}, (given, scores)
-            for one in stored(made, limits=limits):
+            for one in stored(tmp_path, made, limits=limits):
                 end = (0, 2, 6)[steps]
                 assert one.trajectory.response == [5, 6, 4, 7, 8, 9][:end] and len(one.trajectory.log_probs) == end
                 expected = scores and ([0.0, 1.0] if limits.final_only else scores[:steps])
                 assert (one.step_scores, one.score) == (expected, sum(expected) if expected else made["score"])
                 assert result.longest == len(one.trajectory.ids) == 3 + end
-    (one,) = stored(line(((5,), (6,), (7,)), (0.25, 0.5, 1.0)), limits=Limits(9, 9, None, None, True))
+    (one,) = stored(tmp_path, line(((5,), (6,), (7,)), (0.25, 0.5, 1.0)), limits=Limits(9, 9, None, None, True))
     assert (one.step_scores, one.score) == ([0.0, 0.0, 1.0], 1.0)
     result = look(write_lines(path, [line(()), line(((5,),), (1.0,), uid="2", log_probs=False)]))
     assert result.counts == {"read": 2, "silent": 1, "trained": 1, "shortened": 0, "steps_dropped": 0, "log_probs": 0}

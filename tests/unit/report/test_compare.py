@@ -10,6 +10,7 @@ from support.phone import write_phone
 from support.runs import a_run, validated
 
 from interaction.environment import load_tasks, named
+from interaction.episode_file import append
 from recipe.evaluation.intervals import CHANGE, SHARE, interval, of_difference
 from recipe.report import __main__ as command
 from recipe.report import sources
@@ -56,7 +57,6 @@ def test_the_example_comes_out_to_the_digit(example, tmp_path, report):
     assert status == 2 and "there are sft_cot, step_cot" in said and not (tmp_path / "out").exists()
     lines = report("--compare", example)[1].splitlines()
     assert lines[1].split() == "sft_cot 6 37.5 +- 10.2 58.3 +- 11.8 44.4 +- 10.7 47.9 +- 11.0 -".split()
-    rows = list(csv.DictReader((tmp_path / "out" / "pass_rate.csv").open()))
     by_hand = {
         "I1 Ins.": (3 / 8, (2 * 0.125**2 / 3) ** 0.5),  # rounds 1.5/4, 2/4, 1/4
         "I1 Tool": (7 / 12, (2 * (1 / 12) ** 2 / 3 + (1 / 6) ** 2 / 3) ** 0.5),  # rounds 1/2, 3/4, 1/2
@@ -64,7 +64,7 @@ def test_the_example_comes_out_to_the_digit(example, tmp_path, report):
     means, deviations = zip(*by_hand.values(), strict=True)
     by_hand["I1"] = ((4 * means[0] + 2 * means[1]) / 6, (4 * deviations[0] + 2 * deviations[1]) / 6)
     by_hand["Average"] = (sum(means) / 2, sum(deviations) / 2)
-    for row in rows[:4]:
+    for row in list(csv.DictReader((tmp_path / "out" / "pass_rate.csv").open()))[:4]:
         assert (float(row["pass_rate"]), float(row["standard_deviation"])) == pytest.approx(by_hand[row["subset"]])
     pairs = list(csv.DictReader((tmp_path / "out" / "differences.csv").open()))
     assert [pair["subset"] for pair in pairs] == ["G1_instruction", "G1_tool", "all"]
@@ -125,14 +125,11 @@ def test_a_file_of_votes_is_read_whole_or_not_at_all(tmp_path, report):
 
 
 def evaluation(folder, solved, environment="bfcl", **settings):
-    lines = []
     for task, samples in solved.items():
         for sample, passed in enumerate(samples):
             episode = sample_record() | {"environment": environment, "task_id": task}
             episode |= {"category": task.rpartition("_")[0], "outcome": {"passed": passed, "components": {}}}
-            lines.append(json.dumps({"task_id": task, "sample": sample, "episode": episode}))
-    folder.mkdir(parents=True)
-    (folder / "episodes.jsonl").write_text("\n".join(lines) + "\n")
+            append(folder / "episodes.jsonl", {"task_id": task, "sample": sample, "episode": episode})
     (folder / "settings.json").write_text(json.dumps({"docs": "json", "options": {}, **settings}))
     return folder
 

@@ -32,8 +32,7 @@ def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path):
     for path in steps_in(runs[0] / STAGE / "rollouts" / "train"):
         other = runs[1] / STAGE / "rollouts" / "train" / path.name
         assert not other.exists() and len(read_records(path)) == 3
-        of_parts = sorted(read_records(other), key=lambda record: record["task_id"])
-        assert of_parts == read_records(path)
+        assert sorted(read_records(other), key=lambda record: record["task_id"]) == read_records(path)
     tabled = [tables.table([run]) for run in runs]
     assert tabled[0] == tabled[1] and "[" in tabled[0]
     path = path_of(tmp_path / STAGE / "rollouts", "train", 1)  # the later play counts

@@ -82,8 +82,7 @@ def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run):
     assert found.pop("all, official") == [1.0, 1.0] and found.pop("all") == [0.0, 1.0]
     assert found == {"easy, guard": [1.0, 0.0], "long, guard": [1.0, 1.0], "all, guard": [1.0, 0.5]}
     for environment, solved in (("a", 6), ("b", 2)):
-        passed = {f"all_there_is_{task}": [float(task < solved)] for task in range(8)}
-        validated(run, 12, passed, environment=environment)
+        validated(run, 12, {f"all_there_is_{at}": [float(at < solved)] for at in range(8)}, environment=environment)
     measured = {row["category"]: row for row in validations(run) if row["step"] == 12}
     shares = {name: (row["tasks"], row["acc"].value) for name, row in measured.items()}
     assert shares == {"a/all_there_is": (8, 0.75), "b/all_there_is": (8, 0.25), "all": (16, 0.5)}

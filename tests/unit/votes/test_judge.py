@@ -7,6 +7,7 @@ import pytest
 from support.evaluation import completion, serving
 
 from interaction.endpoint import Completion
+from interaction.episode_file import append
 from interaction.plain_text import generic
 from interaction.record import CallRecord, EpisodeRecord, StepRecord, TurnRecord
 from recipe.report import sources
@@ -23,13 +24,10 @@ VOTE = json.dumps({FIELD: "Solved"})
 
 def write_episodes(folder: Path, tasks: dict[str, str] = TASKS) -> Path:
     """An evaluation. Its model says in its last message which task this is."""
-    lines = []
     for task in tasks:
         record = sample_record() | {"task_id": task, "category": task.rpartition("_")[0]}
         record["turns"][-1]["steps"][-1]["answer"] = f"I am {task}, sample 0. {FORGED}"
-        lines.append(json.dumps({"task_id": task, "sample": 0, "episode": record}))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "episodes.jsonl").write_text("\n".join(lines) + "\n")
+        append(folder / "episodes.jsonl", {"task_id": task, "sample": 0, "episode": record})
     return folder
 
 
@@ -61,13 +59,9 @@ def test_the_votes_are_files_that_the_report_reads(tmp_path: Path) -> None:
     assert entry["is_solved"] == dict.fromkeys("012", "AnswerStatus.Solved")
 
 
-FAULTS = (429, completion("It is solved."), completion(VOTE, "length"))
-"""One of the server, no vote, and a vote that is cut off."""
-
-
 def test_a_fault_is_asked_again_and_is_no_vote(tmp_path: Path) -> None:
     mine = write_episodes(tmp_path / "mine", {"multi_turn_base_1": "Unsolved"})
-    for number, fault in enumerate(FAULTS):
+    for number, fault in enumerate((429, completion("It is solved."), completion(VOTE, "length"))):
         with serving(says, ["none", fault]) as server:
             assert judge.main(command(mine, server.url, tmp_path / str(number))) == 0, fault
         assert len(server.requests) == 4, fault
@@ -93,21 +87,18 @@ def test_only_votes_that_are_missing_are_asked_for_and_files_are_written_when_no
         assert asked("--temperature", "0.5") == 9, "another way to vote"
 
 
-NO_VOTE = (
-    *("", "Solved", "[" * LONGEST_REPLY, VOTE + " " * LONGEST_REPLY + ".", f"I think: {VOTE}"),
-    *(f"{VOTE}\n{VOTE}", f"<think>hm</think>{VOTE}", f"[{VOTE}]", json.dumps(VOTE), f'{{"{FIELD}": 1}}'),
-    *(f'{{"{FIELD}": "Solved", "{FIELD}": "Unsolved"}}', f'{{"{FIELD}": "Solved", "score": 1}}'),
-)
-
-
 def test_a_vote_is_one_object_with_one_word_and_nothing_else_is_read_as_one() -> None:
     for word in SOLVED:
         said = json.dumps({FIELD: word})
         for text in (said, f"\n {said} \n", f"```json\n{said}\n```", f"```\n{said}\n```"):
             assert read_vote(Completion(text, False)) == word
-    for completed in [*(Completion(text, False) for text in NO_VOTE), Completion(VOTE, True)]:
+    for text in (
+        *("", "Solved", "[" * LONGEST_REPLY, VOTE + " " * LONGEST_REPLY + ".", f"I think: {VOTE}"),
+        *(f"{VOTE}\n{VOTE}", f"<think>hm</think>{VOTE}", f"[{VOTE}]", json.dumps(VOTE), f'{{"{FIELD}": 1}}'),
+        *(f'{{"{FIELD}": "Solved", "{FIELD}": "Unsolved"}}', f'{{"{FIELD}": "Solved", "score": 1}}', VOTE),
+    ):
         with pytest.raises(ValueError, match="no vote"):
-            read_vote(completed)
+            read_vote(Completion(text, text == VOTE))  # which is cut off
 
 
 def record(said: str, result: str = "ok", arguments: object = None) -> dict:

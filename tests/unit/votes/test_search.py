@@ -19,7 +19,6 @@ Messages = list[dict[str, str]]
 GOLD = gold_player("base")
 DFSDT = ("--strategy", "dfsdt")
 BACK = "\n\nYou have been here before."
-"""How what was tried begins."""
 ANSWER = PROTOCOL.render_answer("t", "done")
 FULL = (400, {"error": {"message": "This model's maximum context length is 64 tokens, your prompt has 900."}})
 CLOCKS = ("generate_seconds", "environment_seconds", "heard_seconds")
@@ -37,13 +36,7 @@ def told(messages: Messages) -> bool:
     return BACK in messages[-1]["content"]
 
 
-def untold(messages: Messages) -> Messages:
-    """What it reads besides."""
-    return [*messages[:-1], {**messages[-1], "content": messages[-1]["content"].split(BACK)[0]}]
-
-
 def said(messages: Messages) -> list[str]:
-    """The model's messages on the branch."""
     return [message["content"] for message in messages if message["role"] == "assistant"]
 
 
@@ -131,7 +124,6 @@ Settings: what it thinks of an attempt (`passes`), and whether it answers a seco
 
 
 def write_maze(folder: Path) -> str:
-    """Under a name of its own: an environment is known by its name for as long as a process lives."""
     path = folder / f"maze_{folder.name}.py"
     path.write_text(MAZE.format(name=path.stem))
     return str(path)
@@ -152,20 +144,18 @@ def test_where_nothing_fails_the_episodes_are_those_without_a_search(tmp_path: P
     assert all((line["search"]["branches"], line["search"]["dropped"]) == (1, 0) for line in found.lines)
 
 
-FAILURES: dict[str, Callable[[Call], Any]] = {
-    "malformed": lambda call: "I would rather not.",
-    "cut by its budget": lambda call: (200, completion(ANSWER, "length")),
-    "error of a function": lambda call: calling(call.name, nonsense=1),
-    "an error after a success": lambda call: PROTOCOL.render_calls("t", [call, Call("no_such_function", {})]),
-}
-
-
 def test_a_failed_message_leaves_no_trace_where_the_second_one_is_right(tmp_path: Path) -> None:
     plain = {line["task_id"]: timeless(line["episode"]) for line in played(GOLD, tmp_path / "gold").lines}
-    for failure, wrong in FAILURES.items():
+    failures: dict[str, Callable[[Call], Any]] = {
+        "malformed": lambda call: "I would rather not.",
+        "cut by its budget": lambda call: (200, completion(ANSWER, "length")),
+        "error of a function": lambda call: calling(call.name, nonsense=1),
+        "an error after a success": lambda call: PROTOCOL.render_calls("t", [call, Call("no_such_function", {})]),
+    }
+    for failure, wrong in failures.items():
 
         def play(messages: Messages, wrong: Callable[[Call], Any] = wrong) -> Any:
-            right = GOLD(untold(messages))
+            right = GOLD([*messages[:-1], {**messages[-1], "content": messages[-1]["content"].split(BACK)[0]}])
             calls = PROTOCOL.parse(right).calls
             return wrong(calls[0]) if calls and not told(messages) else right
 
