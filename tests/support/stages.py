@@ -1,5 +1,7 @@
 """The configuration of a stage as far as its folder goes, and a checkpoint as verl leaves it."""
 
+import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,6 +36,11 @@ def config_of(folder: Path, **changes: Any) -> DictConfig:
     for name, value in changes.items():
         OmegaConf.update(config, name.replace("__", "."), value, force_add=True)
     return DictConfig(OmegaConf.create(OmegaConf.to_yaml(config)))  # as from a file: no text is a literal of the code
+
+
+def edited(name: str, **changes: Any) -> Callable[[Path], Any]:
+    """A change of a JSON file of a model's folder."""
+    return lambda folder: (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | changes))
 
 
 @cache

@@ -40,7 +40,6 @@ def configured():
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """The data of the tiny policy."""
     folder = tmp_path_factory.mktemp("data")
     assert prepare_data(["--out", str(folder), "--tiny"]) == 0
     return folder
@@ -48,7 +47,6 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def policy(tmp_path_factory):
-    """The tiny policy."""
     folder = tmp_path_factory.mktemp("policy")
     make_tiny_policy(folder)
     return folder

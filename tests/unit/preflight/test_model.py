@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from support.stages import edited
 from transformers import AutoModelForCausalLM
 
 from interaction import get_protocol
@@ -24,8 +25,7 @@ def checked(configured, refusal, made, tmp_path):
 
     def checked(*overrides, **given):
         where = (f"paths.data={made}", f"paths.run={tmp_path}/run", f"paths.tiny_policy={tmp_path}/none")
-        needs = ("launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
-        config = configured(*where, *needs, *overrides, **given)
+        config = configured(*where, *("launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0"), *overrides, **given)
         config.actor_rollout_ref.rollout.agent.agent_loop_config_path = "recipe/config/agent_loops.yaml"
         return config, refusal(lambda: check(config))
 
@@ -42,22 +42,12 @@ def test_a_stage_starts_from_what_the_one_before_it_has_exported(checked, policy
     assert model.start_model("~/none") == f"{tmp_path}/none"
 
 
-def edited(name, **changes):
-    """A change of a JSON file of a model."""
-
-    def change(folder):
-        content = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps({**content, **changes}))
-
-    return change
-
-
 def swallowed(folder):
     """A tag of the protocol becomes a special token."""
-    content = json.loads((folder / "tokenizer.json").read_text())
-    for token in content["added_tokens"]:
+    tokens = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
+    for token in tokens:
         token["special"] = token["special"] or token["content"] == "<tool_call>"
-    (folder / "tokenizer.json").write_text(json.dumps(content))
+    edited("tokenizer.json", added_tokens=tokens)(folder)
 
 
 def written(name, content):
@@ -72,25 +62,23 @@ def flipped(folder):
     path.write_bytes(content)
 
 
-BROKEN = [
-    (edited("config.json", max_position_embeddings=64), "64 positions"),
-    (edited("config.json", model_type="nothing-known"), "nothing-known"),
-    (edited("config.json", vocab_size=100), "config.json has vocab_size=100"),
-    (edited("tokenizer_config.json", eos_token=None), "eos_token"),
-    *[(written("config.json", text), "config.json") for text in (b"", b"[]", b"\xff\xfe{")],
-    *[(written("tokenizer.json", text), "tokenizer") for text in (b"", b'{"model": {}}')],
-    *[(written("chat_template.jinja", text), "chat template") for text in (b"{{", b"x")],
-    (lambda folder: (folder / "chat_template.jinja").unlink(), "chat template"),
-    (lambda folder: (folder / "model.safetensors").unlink(), "no weights"),
-    (lambda folder: (folder / "config.json").rename(folder / "adapter_config.json"), "config.json"),
-    (lambda folder: os.truncate(folder / "model.safetensors", 3000), "model.safetensors"),
-    (flipped, "model.safetensors"),
-    (swallowed, "think_xml"),
-]
-
-
 def test_a_model_that_is_not_whole_or_does_not_fit_is_named(checked, policy, tmp_path):
-    for number, (harm, word) in enumerate(BROKEN):
+    broken = [
+        (edited("config.json", max_position_embeddings=64), "64 positions"),
+        (edited("config.json", model_type="nothing-known"), "nothing-known"),
+        (edited("config.json", vocab_size=100), "config.json has vocab_size=100"),
+        (edited("tokenizer_config.json", eos_token=None), "eos_token"),
+        *[(written("config.json", text), "config.json") for text in (b"", b"[]", b"\xff\xfe{")],
+        *[(written("tokenizer.json", text), "tokenizer") for text in (b"", b'{"model": {}}')],
+        *[(written("chat_template.jinja", text), "chat template") for text in (b"{{", b"x")],
+        (lambda folder: (folder / "chat_template.jinja").unlink(), "chat template"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "no weights"),
+        (lambda folder: (folder / "config.json").rename(folder / "adapter_config.json"), "config.json"),
+        (lambda folder: os.truncate(folder / "model.safetensors", 3000), "model.safetensors"),
+        (flipped, "model.safetensors"),
+        (swallowed, "think_xml"),
+    ]
+    for number, (harm, word) in enumerate(broken):
         folder = Path(shutil.copytree(policy, tmp_path / str(number)))
         harm(folder)
         _, said = checked(f"actor_rollout_ref.model.path={folder}")
@@ -149,25 +137,22 @@ def test_an_adapter_that_is_trained_further_decides_rank_alpha_modules_and_base(
         other.model.norm.weight.mul_(2)
     other.save_pretrained(tmp_path / "other")
     assert "another model's" in started("stage.adapter=continue", f"actor_rollout_ref.model.path={tmp_path}/other")[1]
-    content = (folder / "adapter_model.safetensors").read_bytes()
-    (folder / "adapter_model.safetensors").write_bytes(content[:900])
+    (folder / "adapter_model.safetensors").write_bytes((folder / "adapter_model.safetensors").read_bytes()[:900])
     assert "adapter_model.safetensors" in started("stage.adapter=continue")[1]
 
 
-TEACHERS = [
-    # a change, and words of the problem and of the note
-    (lambda folder: None, "", ""),
-    (lambda folder: make_tokenizer(["other words"]).save_pretrained(folder), "tokens otherwise", ""),
-    (edited("config.json", max_position_embeddings=2048), "2048 positions, the longest episode takes 2049", ""),
-    (edited("config.json", vocab_size=99), "vocab_size=99", ""),
-    (lambda folder: (folder / "model.safetensors").unlink(), "no weights", ""),
-    (written("chat_template.jinja", CHAT_TEMPLATE.replace("'role']", "'role'] | upper").encode()), "", "another one"),
-]
-
-
 def test_a_teacher_that_cannot_score_the_tokens_of_the_model_is_refused(configured, refusal, policy, tmp_path):
-    tokenizer = model.load_tokenizer(str(policy))
-    for number, (change, word, note) in enumerate(TEACHERS):
+    tokenizer, template = model.load_tokenizer(str(policy)), CHAT_TEMPLATE.replace("'role']", "'role'] | upper")
+    teachers = [
+        # a change, and words of the problem and of the note
+        (lambda folder: None, "", ""),
+        (lambda folder: make_tokenizer(["other words"]).save_pretrained(folder), "tokens otherwise", ""),
+        (edited("config.json", max_position_embeddings=2048), "2048 positions, the longest episode takes 2049", ""),
+        (edited("config.json", vocab_size=99), "vocab_size=99", ""),
+        (lambda folder: (folder / "model.safetensors").unlink(), "no weights", ""),
+        (written("chat_template.jinja", template.encode()), "", "another one"),
+    ]
+    for number, (change, word, note) in enumerate(teachers):
         change(folder := Path(shutil.copytree(policy, tmp_path / str(number))))
         config, notes = configured("algorithm=opd", f"{teacher.PATH}={folder}"), list[str]()
         said = refusal(teacher.fits(config, tokenizer, {}, notes))

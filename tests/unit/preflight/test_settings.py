@@ -93,22 +93,6 @@ BAD = [
     (["+interaction.train.environments.bfcl.augmnt=true"], "augmnt"),
 ]
 
-GOOD = [
-    [GPU, f"{MINI}=8"],
-    [GPU, ULYSSES, FLASH, f"{MINI}=2", f"{ROLLOUT}.n=2"],
-    [GPU, "critic.fsdp.ulysses_sequence_parallel_size=2"],  # no critic
-    list(ALONE),
-    [SEPARATE, "hardware=gpu1"],  # with its adapter merged
-    ["algorithm=tppo", f"{ROLLOUT}.n=1"],
-    [*TAUGHT, f"{ROLLOUT}.n=1"],
-    [FROM_GOLD, *GATE],
-    [GPU, "algorithm=opd_grpo", f"{TEACHER}=/t"],
-    [f"{ROLLOUT}.val_kwargs.do_sample=true", f"{ROLLOUT}.val_kwargs.temperature=0.6", f"{ROLLOUT}.val_kwargs.n=4"],
-    [LORA, f"{MODEL}.target_modules=[q_proj,down_proj]", f"{MODEL}.lora_adapter_path=/a"],
-    ["data.val_files=[]", "trainer.test_freq=-1", "trainer.val_before_train=false"],
-    [*OFFLINE, "offline.old_log_probs=step", f"{CORRECTION}.bypass_mode=true", f"{ROLLOUT}.calculate_log_probs=true"],
-]
-
 
 @pytest.fixture
 def judged(configured, refusal, tmp_path):
@@ -131,7 +115,23 @@ def test_what_cannot_work_is_refused_with_the_setting_to_change(judged):
 def test_what_works_is_not_refused_and_all_problems_are_named_at_once(judged):
     _, said = judged(["algorithm.adv_estimator=gae_bad", "trainer.logger=[wandbb]", f"{MINI}=3"])
     assert all(word in said for word in ("critic.enable", "wandbb", f"{MINI}=3")) and said.count("\n- ") == 3
-    assert [(overrides, said) for overrides in GOOD if (said := judged(overrides)[1])] == []
+    value, logged = f"{ROLLOUT}.val_kwargs", f"{ROLLOUT}.calculate_log_probs=true"
+    for overrides in (
+        [GPU, f"{MINI}=8"],
+        [GPU, ULYSSES, FLASH, f"{MINI}=2", f"{ROLLOUT}.n=2"],
+        [GPU, "critic.fsdp.ulysses_sequence_parallel_size=2"],  # no critic
+        ALONE,
+        [SEPARATE, "hardware=gpu1"],  # with its adapter merged
+        ["algorithm=tppo", f"{ROLLOUT}.n=1"],
+        [*TAUGHT, f"{ROLLOUT}.n=1"],
+        [FROM_GOLD, *GATE],
+        [GPU, "algorithm=opd_grpo", f"{TEACHER}=/t"],
+        [f"{value}.do_sample=true", f"{value}.temperature=0.6", f"{value}.n=4"],
+        [LORA, f"{MODEL}.target_modules=[q_proj,down_proj]", f"{MODEL}.lora_adapter_path=/a"],
+        ["data.val_files=[]", "trainer.test_freq=-1", "trainer.val_before_train=false"],
+        [*OFFLINE, "offline.old_log_probs=step", f"{CORRECTION}.bypass_mode=true", logged],
+    ):
+        assert judged(overrides)[1] == "", overrides
 
 
 def test_every_mode_passes_with_the_devices_that_it_takes(configured):
@@ -146,7 +146,7 @@ def test_every_mode_passes_with_the_devices_that_it_takes(configured):
 
 def test_micro_batches_divide_the_trajectories_and_token_budgets_hold_the_longest_episode(judged, capsys):
     for given, sizes in (
-        (list(ALONE), (4, 4)),
+        (ALONE, (4, 4)),
         (["data.train_batch_size=3", f"{MINI}=3", f"{ROLLOUT}.n=2"], (3, 6)),
         ([f"{ACTOR}.ppo_micro_batch_size_per_gpu=6"], (4, 8)),
         ([], (4, 8)),
@@ -176,27 +176,25 @@ def test_stored_trajectories_are_the_data_and_the_start_model_gives_the_old_log_
     assert not said and not config.actor_rollout_ref.actor.use_kl_loss
 
 
-NOTES = [
-    ([f"{ACTOR}.grad_clip=0.5"], f"{ACTOR}.optim.clip_grad"),
-    (["custom_reward_function.path=a.py"], "reward.custom_reward_function.path"),
-    ([GPU, "algorithm=gspo"], "MINI_BATCH_SIZE below 32"),
-    ([f"{ACTOR}.policy_loss.loss_mode=gspo", f"{MINI}=2"], "never clips"),
-    (["interaction.overlong.train=false", f"{ACTOR}.loss_agg_mode=seq-mean-token-sum"], "overlong.train=false"),
-    (["interaction.record_tokens=true", "interaction.record_dir=null"], "record_dir=null"),
-    ([FILTER, "stage.gate.value=1.0", "stage.gate.window=2"], "val_dev/"),
-    ([f"{ROLLOUT}.top_p=0.9"], f"{ROLLOUT}.top_p=0.9: the engine plays with other"),
-    ([f"{ROLLOUT}.top_k=20"], f"{ROLLOUT}.top_k=20: the engine plays with other"),
-    ([f"+{ROLLOUT}.engine_kwargs.vllm.logits_processors=[a.B]"], "logits_processors=['a.B']"),
-    ([f"+{ROLLOUT}.repetition_penalty=1.2"], f"{ROLLOUT}.repetition_penalty=1.2 does nothing"),
-]
-
-
 def test_what_is_set_and_does_nothing_is_a_line_and_the_recipe_as_it_is_has_none(configured):
+    noted = [
+        ([f"{ACTOR}.grad_clip=0.5"], f"{ACTOR}.optim.clip_grad"),
+        (["custom_reward_function.path=a.py"], "reward.custom_reward_function.path"),
+        ([GPU, "algorithm=gspo"], "MINI_BATCH_SIZE below 32"),
+        ([f"{ACTOR}.policy_loss.loss_mode=gspo", f"{MINI}=2"], "never clips"),
+        (["interaction.overlong.train=false", f"{ACTOR}.loss_agg_mode=seq-mean-token-sum"], "overlong.train=false"),
+        (["interaction.record_tokens=true", "interaction.record_dir=null"], "record_dir=null"),
+        ([FILTER, "stage.gate.value=1.0", "stage.gate.window=2"], "val_dev/"),
+        ([f"{ROLLOUT}.top_p=0.9"], f"{ROLLOUT}.top_p=0.9: the engine plays with other"),
+        ([f"{ROLLOUT}.top_k=20"], f"{ROLLOUT}.top_k=20: the engine plays with other"),
+        ([f"+{ROLLOUT}.engine_kwargs.vllm.logits_processors=[a.B]"], "logits_processors=['a.B']"),
+        ([f"+{ROLLOUT}.repetition_penalty=1.2"], f"{ROLLOUT}.repetition_penalty=1.2 does nothing"),
+    ]
     assert [*settings.notes(configured()), *settings.notes(configured(stage="stage3"))] == []
     assert [*settings.notes(configured(f"{ROLLOUT}.top_k=0", f"{ROLLOUT}.val_kwargs.top_p=0.8"))] == []
-    missing = [given for given, word in NOTES if not any(word in note for note in settings.notes(configured(*given)))]
+    missing = [given for given, word in noted if not any(word in note for note in settings.notes(configured(*given)))]
     assert missing == []
-    assert "NOTE" in summary(configured(*NOTES[0][0])) and "inert" in summary(configured(GPU))
+    assert "NOTE" in summary(configured(*noted[0][0])) and "inert" in summary(configured(GPU))
 
 
 def test_verl_has_the_known_estimators_and_losses_and_no_other():

@@ -225,8 +225,7 @@ def test_a_start_goes_on_from_the_newest_checkpoint_whose_last_file_is_there_and
     save(config, 5, noted=False)
     for step in (3, 4, 5):
         (tracker.with_name(f"global_step_{step}") / "data.pt").unlink()
-    said = starts.repair(config)
-    assert said[0] == "checkpoint of step 5 is not whole and is removed" and tracker.read_text() == "2"
+    assert starts.repair(config)[0] == "checkpoint of step 5 is not whole and is removed" and tracker.read_text() == "2"
     assert sorted(state.step_folders(tracker.parent)) == [2] and len(list(tracker.parent.glob("*.aside"))) == 2
     (tracker.parent / "global_step_2" / state.QUEUE_FILE).write_text("{}")  # and its queue was not written
     assert starts.repair(config)[-1] == "no whole checkpoint is left: from the start model"

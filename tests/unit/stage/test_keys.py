@@ -65,8 +65,7 @@ def test_a_start_writes_and_prints_no_key_and_a_refusal_repeats_none(tmp_path, m
 def test_an_evaluation_keeps_no_key_and_goes_on_with_another(tmp_path, capsys):
     with serving(gold_player("base")) as server:
         for key in (KEY.replace("/", ""), "hunter2another"):
-            url = server.url.replace("://", f"://me:{key}@")
-            status, found = run(url, tmp_path, limit=1)
+            status, found = run(server.url.replace("://", f"://me:{key}@"), tmp_path, limit=1)
             assert (status, found["overall"]["acc"]["mean"]) == (0, 1.0)
     with serving(gold_player("base"), [404]) as server:
         assert run(server.url.replace("://", "://me:hunter2@"), tmp_path / "none", limit=1)[0] == 1

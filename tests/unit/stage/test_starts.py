@@ -77,8 +77,7 @@ def test_a_folder_of_checkpoints_elsewhere_keeps_what_is_not_ours_and_a_link_to_
     over = of_model(tmp_path, mode="disable", trainer__default_local_dir=str(disk))
     assert f"set aside in {disk}/aside/stage" in starts.start_over(over)[0]
     assert sorted(path.name for path in disk.iterdir()) == ["aside", "global_step_5.bak", "notes.txt"]
-    kept = sorted(path.name for path in (disk / "aside" / "stage").iterdir())
-    assert kept == ["global_step_5", state.TRACKER]
+    assert sorted(path.name for path in (disk / "aside" / "stage").iterdir()) == ["global_step_5", state.TRACKER]
     over = of_model(tmp_path / "other", mode="disable")
     (link := Path(over.trainer.default_local_dir)).parent.mkdir(parents=True)
     link.symlink_to(disk)
