@@ -19,7 +19,8 @@ responses begin alike."""
 nested = partial(torch.nested.as_nested_tensor, layout=torch.jagged)
 
 
-def engine_of(kind: str, path: str, lora_rank: int, dtype: str = "fp32") -> Any:
+def engine_of(kind: str, path: str, dtype: str = "fp32", **given: Any) -> Any:
+    """verl's engine of a model, with such settings of the model."""
     from verl.trainer.config import CheckpointConfig
     from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
     from verl.workers.engine.base import EngineRegistry
@@ -29,8 +30,8 @@ def engine_of(kind: str, path: str, lora_rank: int, dtype: str = "fp32") -> Any:
     model: Any = CriticModelConfig if kind == "value_model" else HFModelConfig
     mixed = {"param_dtype": dtype, "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
     torch.manual_seed(3)  # of a critic's head
-    settings: dict[str, Any] = {"use_remove_padding": False, "enable_gradient_checkpointing": False}
-    settings |= {"path": path, "lora_rank": lora_rank, "override_config": {"attn_implementation": "sdpa"}}
+    settings: dict[str, Any] = {"use_remove_padding": False, "enable_gradient_checkpointing": False, **given}
+    settings |= {"path": path, "override_config": {"attn_implementation": "sdpa"}}
     of_engine = {"strategy": "fsdp2", "dtype": "float32", "mixed_precision": mixed, "use_torch_compile": False}
     engine = EngineRegistry.new(
         model_type=kind,
@@ -38,9 +39,14 @@ def engine_of(kind: str, path: str, lora_rank: int, dtype: str = "fp32") -> Any:
         model_config=model(model_type=kind, **settings),
         engine_config=FSDPEngineConfig(**of_engine),
         optimizer_config=FSDPOptimizerConfig(lr=1e-3, total_training_steps=1),
-        checkpoint_config=CheckpointConfig(),
+        checkpoint_config=CheckpointConfig(save_contents=["model", "optimizer", "extra", "hf_model"]),
     )
     engine.initialize()
+    return engine
+
+
+def policy_of(path: str, lora_rank: int, dtype: str = "fp32") -> Any:
+    engine = engine_of("language_model", path, dtype, lora_rank=lora_rank)
     if lora_rank:  # one half of an adapter starts at 0, and with it the other half's gradient
         torch.manual_seed(2)
         with torch.no_grad():
@@ -158,14 +164,14 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
 
     sides = {"ours": engine.prepare_micro_batches, "verl's": verls_own}
     for side, verls.prepare_micro_batches in sides.items():
-        policy, critic = engine_of("language_model", path, lora_rank), engine_of("value_model", path, 0)
+        policy, critic = policy_of(path, lora_rank), engine_of("value_model", path)
         if side == "verl's":
             policy.__class__ = type("Plain", (verls.FSDPEngineWithLMHead,), {"_wanted": None})
             critic.__class__ = verls.FSDPEngineWithValueHead
         found[side] = {name: answers(policy, *given, own=side == "verl's") for name, given in losses.items()}
         found[side]["values"] = answers(critic, None, False)
     verls.prepare_micro_batches = engine.prepare_micro_batches
-    found["bfloat16"] = {"ours": answers(engine_of("language_model", path, lora_rank, "bf16"), None, False)}
+    found["bfloat16"] = {"ours": answers(policy_of(path, lora_rank, "bf16"), None, False)}
     return found
 
 

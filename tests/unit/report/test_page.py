@@ -93,8 +93,7 @@ def test_a_click_shows_an_episode_and_filters_leave_what_was_asked_for(page, run
     box = page.value(f"(({{x, y}}) => [x, y])({last}.getBoundingClientRect())")
     for kind in ("mousePressed", "mouseReleased"):
         page.call("Input.dispatchMouseEvent", type=kind, x=box[0] + 8, y=box[1] + 8, button="left", clickCount=1)
-    turns = BASE[1].turns
-    assert shown(page).count("Turn ") == len(turns) == shown(page).count("passed")
+    assert shown(page).count("Turn ") == len(BASE[1].turns) == shown(page).count("passed")
     choose(page, "low", "1")
     assert listed(page) == ["multi_turn_base_1"] * 2
     choose(page, "low", "")
@@ -118,12 +117,11 @@ def test_an_episode_that_is_judged_as_a_whole_shows_its_outcome_and_differences(
         {"table": "orders", "row": EVIL, "expected": "{'a': 1, 'b': 2}", "found": "{'a': 7, 'b': 2}"},
         {"table": "users", "note": "gone", "found": "3"},
     ]
-    bfcl = record(BASE[0], think_xml.render_answer("t", "x"))
     own = {**record(BASE[0], sample=1), "environment": "shop"}
     own["episode"]["turns"] = [{**own["episode"]["turns"][0], "passed": None, "difference": items}]
     outcome = {"passed": False, "components": {"database": 1.0, "told": 0.0}}
     own["episode"] |= {"environment": "shop", "outcome": outcome}
-    store(tmp_path, "train", 1, bfcl, own)
+    store(tmp_path, "train", 1, record(BASE[0], think_xml.render_answer("t", "x")), own)
     page.open(pages.write(tmp_path))
     assert sorted(listed(page)) == ["bfcl/multi_turn_base_0", "shop/multi_turn_base_0"]
     assert cells(page, 0, "th")[:4] == ["class", "attribute", "expected", "found"]

@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from support.finished_run import finished_run
+from support.stages import edited
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from recipe.cpu.tiny_policy import make_tiny_policy
@@ -38,21 +39,12 @@ import sys, torch, torch.distributed as dist
 from pathlib import Path
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 import recipe.cpu.engine
-from verl.trainer.config import CheckpointConfig
-from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
-from verl.workers.engine.base import EngineRegistry
 from recipe.stage.export import export
+from support.engines import engine_of
 
-fp32 = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
-engine_config = FSDPEngineConfig(strategy="fsdp2", dtype="float32", mixed_precision=fp32, use_torch_compile=False)
-parts = {"engine_config": engine_config, "optimizer_config": FSDPOptimizerConfig(lr=1e-3, total_training_steps=1)}
-parts["checkpoint_config"] = CheckpointConfig(save_contents=["model", "optimizer", "extra", "hf_model"])
-ids, sdpa = torch.arange(40).reshape(2, 20), {"attn_implementation": "sdpa"}
-plain = {"use_remove_padding": False, "enable_gradient_checkpointing": False, "override_config": sdpa}
+ids = torch.arange(40).reshape(2, 20)
 for folder, start, lora in eval(sys.argv[1]):
-    model = HFModelConfig(path=start, **plain, **lora)
-    engine = EngineRegistry.new(model_type="language_model", backend="fsdp2", model_config=model, **parts)
-    engine.initialize()
+    engine = engine_of("language_model", start, **lora)
     module = engine.module.eval()
     torch.manual_seed(1)
     with torch.no_grad():
@@ -94,8 +86,9 @@ def saved(tmp_path_factory, starts):
     folders = {name: tmp_path_factory.mktemp("saved") for name in CASES}
     wanted = [(str(folders[name]), str(starts[start]), dict(lora)) for name, (start, lora) in CASES.items()]
     wanted[1][2]["lora_adapter_path"] = f"{folders['tied']}/stage/adapter"
-    command, given = [sys.executable, "-c", SAVE, repr(wanted)], {"VERL_PLATFORM": "cpu", "PYTHONPATH": str(ROOT)}
-    answer = subprocess.run(command, cwd=ROOT, env={**os.environ, **given}, capture_output=True, text=True)
+    given = {**os.environ, "VERL_PLATFORM": "cpu", "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    command = [sys.executable, "-c", SAVE, repr(wanted)]
+    answer = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr[-3000:]
     return folders
 
@@ -129,8 +122,7 @@ def test_the_export_and_its_adapter_answer_as_the_live_model_did(saved, starts, 
         adapter = read_adapter(folder.with_name("adapter"))
         assert (adapter.rank, adapter.alpha, changed(adapter.folder)) == (lora["lora_rank"], lora["lora_alpha"], None)
         assert adapter.base == Base(str(start), identity(start, measure=True)) and adapter.base.weights
-        live_base = PeftModel.from_pretrained(load(start), adapter.folder)
-        torch.testing.assert_close(logits(live_base), live, **EQUAL)
+        torch.testing.assert_close(logits(PeftModel.from_pretrained(load(start), adapter.folder)), live, **EQUAL)
         for name in before:
             assert "_proj.weight" in name or torch.equal(before[name].float(), merged[name].float()), name
     if case == "tied":  # FSDP leaves a tied head gathered on its own on several GPUs
@@ -161,33 +153,21 @@ def test_an_adapter_knows_its_base_wherever_that_is(saved, starts, tmp_path):
     assert other_base(of_the_hub, "Qwen/Qwen2.5-7B") is None and other_base(of_the_hub, str(starts["tied"]))
 
 
-def settings(**changes):
-    def harm(folder):
-        path = folder / "adapter_config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-    return harm
-
-
-def without_base(folder):
-    (folder / BASE_FILE).unlink()
-    settings(base_model_name_or_path=None)(folder)
-
-
-HARMS = [
-    lambda folder: (folder / "adapter_config.json").unlink(),
-    lambda folder: (folder / "adapter_config.json").write_text("[]"),
-    lambda folder: (folder / BASE_FILE).write_text("{}"),
-    lambda folder: os.truncate(folder / "adapter_model.safetensors", 3000),
-    lambda folder: save_file({"other": torch.zeros(1)}, folder / "adapter_model.safetensors"),
-    *(without_base, settings(peft_type="IA3"), settings(r="8"), settings(lora_alpha=True)),
-    *(settings(target_modules="(a+)+$"), settings(auto_mapping={"parent_library": "os"})),
-    *(settings(use_dora=True), settings(bias="all"), settings(of_a_later_release={"import": "os"})),
-]
-
-
 def test_an_adapter_that_is_damaged_or_no_plain_lora_is_one_line(saved, tmp_path):
-    for number, harm in enumerate(HARMS):
+    settings = [{"peft_type": "IA3"}, {"r": "8"}, {"lora_alpha": True}, {"use_dora": True}, {"bias": "all"}]
+    settings += [{"target_modules": "(a+)+$"}, {"auto_mapping": {"parent_library": "os"}}]
+    settings += [{"of_a_later_release": {"import": "os"}}]
+    nameless = edited("adapter_config.json", base_model_name_or_path=None)
+    harms = [
+        lambda folder: (folder / "adapter_config.json").unlink(),
+        lambda folder: (folder / "adapter_config.json").write_text("[]"),
+        lambda folder: (folder / BASE_FILE).write_text("{}"),
+        lambda folder: os.truncate(folder / "adapter_model.safetensors", 3000),
+        lambda folder: save_file({"other": torch.zeros(1)}, folder / "adapter_model.safetensors"),
+        lambda folder: [(folder / BASE_FILE).unlink(), nameless(folder)],
+        *(edited("adapter_config.json", **changes) for changes in settings),
+    ]
+    for number, harm in enumerate(harms):
         folder = Path(shutil.copytree(saved["tied"] / "stage" / "adapter", tmp_path / str(number)))
         harm(folder)
         with pytest.raises(Damaged) as raised:
