@@ -207,11 +207,13 @@ def _up_to_date(warm: DictConfig) -> bool:
 
 
 def _validate_before(run: Path, stages: Sequence[Stage], warm: DictConfig, note: Path) -> None:
-    """Validate the model that the warm start begins with, unless it has played these rows by these rules."""
+    """Validate the model that the warm start begins with, unless it has played these rows by these rules, as long."""
     config, begin, folder = stages[0].composed, str(warm.model.path), run / starts.BEFORE
     played, began = [begin, *as_list(config.data.val_files), *as_list(config.environment.guard)], look(folder).began
-    rules = OmegaConf.masked_copy(config.interaction, ["val", "protocol", "docs", "max_tokens_per_reply", "user"])
-    played.append(sha256(OmegaConf.to_yaml(rules, resolve=True).encode()).hexdigest())
+    full: Any = OmegaConf.to_container(config, resolve=True)
+    rules = [full["interaction"][name] for name in ("val", "protocol", "docs", "max_tokens_per_reply", "user")]
+    rules += [full["actor_rollout_ref"]["rollout"]["val_kwargs"], full["data"]["max_response_length"]]
+    played.append(sha256(str(rules).encode()).hexdigest())
     known = began is not None and began.made == starts.digest(played) and read_steps(folder)
     if known and warm.trainer.resume_mode != "disable":
         return
