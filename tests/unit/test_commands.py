@@ -74,12 +74,26 @@ def test_what_a_start_over_replaces_is_aside_before_training_begins(folder: Path
     ((began, checkpoints),) = seen
     monkeypatch.setattr(sys, "argv", [*sys.argv[:3], *given[1:]])
     monkeypatch.setattr(train.end, "at_target", lambda _: True)
+    (half := stage / "checkpoints" / "global_step_5").mkdir()  # as a kill leaves it
+    (stage / "checkpoints" / state.TRACKER).write_text("5")
+    state.update(stage, done=state.Done(3, 3, 3, 0.0))
     for owes in (True, False):  # killed before the last validation was logged, and after
         monkeypatch.setattr(train.end, "owes_validation", lambda _, owes=owes: owes)
         train.main()
-        assert len(seen) == 2
+        assert len(seen) == 2 and not half.exists() and state.latest(half.parent) == 0
+        assert state.look(stage).done is None, "what this start trains may end otherwise"
     assert began and began.model == str(folder / "model") and not checkpoints
     assert state.latest(folder / "outputs" / "default" / "aside" / "stage1_format" / "checkpoints") == 3
+
+
+def test_workers_of_a_cluster_get_what_the_variables_of_the_start_stood_for(tmp_path: Path):
+    given = ["hardware=gpu1", f"paths.run={tmp_path}", "+ray_kwargs.ray_init.runtime_env.env_vars.JUDGE=1"]
+    with patch.dict(os.environ, MODEL="/m", SEED="7", VERL_FILE_LOGGER_PATH="1.jsonl"):
+        train.join(config := compose("stage1", given), "10.0.0.1:6379")
+        assert os.environ["RAY_ADDRESS"] == "10.0.0.1:6379"
+    assert (config.actor_rollout_ref.model.path, config.data.seed) == ("/m", 7)
+    told = config.ray_kwargs.ray_init
+    assert [*told] == ["runtime_env"] and told.runtime_env.env_vars.JUDGE == "1"
 
 
 @pytest.fixture
@@ -94,6 +108,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
 
     def train(config: DictConfig) -> int:
         checkpoints = Path(config.trainer.default_local_dir)
+        assert {*config.checkpoint.save_contents} == {"model", "optimizer", "extra", "hf_model"}, "what a resume needs"
         resumed.append(state.latest(checkpoints))
         (checkpoints / "global_step_7").mkdir(exist_ok=True)
         (checkpoints / "global_step_7" / "data_0.pt").touch()
@@ -110,13 +125,14 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
         monkeypatch.setattr(sft, name, lambda *_: None)
     for name, kept in (("start_model", str), ("weights", lambda _: ())):
         monkeypatch.setattr(sft, name, kept)
-    monkeypatch.setattr(sft.state, "go_back", lambda *_: [])
-    monkeypatch.setattr(sft, "export", lambda _, target, __: target.mkdir(exist_ok=True))
+    last = tmp_path / "run" / "checkpoints" / "global_step_7" / "huggingface"
+    monkeypatch.setattr(sft, "export", lambda source, target, _: source == last and target.mkdir(exist_ok=True))
     monkeypatch.setattr(sft, "read_done", lambda stage: state.look(stage).done if (stage / "hf").is_dir() else None)
 
     def started(*overrides: str) -> list[int]:
         resumed.clear()
         own = [f"paths.run={tmp_path}/run", f"paths.stage={tmp_path}/run", f"data.train_files={tmp_path}/rows.parquet"]
+        own += [f"data.val_files={tmp_path}/val.parquet", "checkpoint.save_contents=[hf_model]"]
         given = [*own, f"model.path={tmp_path}/model", *overrides]
         sft.run(compose("sft", ["sft_hardware=tiny", *given], group="sft_hardware"), list(overrides))
         return list(resumed)
@@ -153,6 +169,8 @@ def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(star
         with pytest.raises(SystemExit, match="ended at step 7 of 14. Start it again"):
             started()
     assert not (run / "hf").exists()
+    (run / "checkpoints" / "global_step_9").mkdir()  # as a kill leaves it
+    (run / "checkpoints" / state.TRACKER).write_text("9")
     assert started() == [7] and started() == []
     with pytest.raises(PreflightError, match="which trainer.resume_mode=disable sets aside"):
         started(f"model.path={run}/hf")
@@ -167,14 +185,17 @@ def test_a_warm_start_is_made_again_for_another_model_rows_or_settings_alone(sta
     shutil.copytree(model, tmp_path / "moved")
     shutil.copy(rows, tmp_path / "rows")
     monkeypatch.setenv("RUN", "another")  # a tracker's name
-    same = ("trainer.save_freq=50", "trainer.test_freq=3", "trainer.logger=[console]", "++launcher.env.OMP_A=1")
+    same = ["trainer.save_freq=50", "trainer.test_freq=3", "trainer.logger=[console]", "++launcher.env.OMP_A=1"]
+    same.append("engine.mixed_precision.param_dtype=bf16")  # what is faster on another machine
     assert started(*same, f"model.path={tmp_path}/moved", f"data.train_files={tmp_path}/rows") == []
     weights = ("model.safetensors", "pytorch_model.bin", "tokenizer.json", "chat_template.jinja")
-    for number, path in enumerate([rows, *(model / name for name in weights)], 1):
+    paths = [rows, tmp_path / "val.parquet", *(model / name for name in weights)]
+    for number, path in enumerate(paths, 1):
         path.write_bytes(b"other")
         assert started() == [0] and len([*(tmp_path / "aside").iterdir()]) == number, path
         assert "made again\n" in capsys.readouterr().out and started() == [], path
-    for setting in ("optim.lr=1e-3", "data.val_share=0.1", "trainer.seed=5", "trainer.resume_mode=disable"):
+    settings = ("optim.lr=1e-3", "data.val_share=0.1", "trainer.seed=5", "model.lora_rank=4", "trainer.total_epochs=9")
+    for setting in (*settings, "trainer.total_training_steps=9", "trainer.resume_mode=disable"):
         assert started(setting) == [0], setting
 
 

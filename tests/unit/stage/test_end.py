@@ -62,8 +62,11 @@ def test_a_stage_is_done_only_at_its_last_step_and_trains_on_where_more_epochs_a
         ends.note_target(config, last, last)
         assert ends.at_target(config) is reached, last
     assert ends.finish(config).global_step == 4, "more than was asked for"
-    config.trainer.total_epochs = 21
-    assert not ends.at_target(config)
+    asked = {"trainer.total_epochs": 21, "trainer.total_training_steps": 9, "data.train_batch_size": 2}
+    asked |= {"data.train_files": "more.parquet", "stage.over_budget": "leave_out"}
+    for key, value in asked.items():
+        OmegaConf.update(changed := config.copy(), key, value, force_add=True)
+        assert not ends.at_target(changed), key
 
 
 def test_a_gate_makes_the_next_step_the_last_after_a_kill_too_and_that_counts_as_done(tmp_path, capsys):

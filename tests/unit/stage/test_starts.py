@@ -96,6 +96,10 @@ def test_a_start_model_is_known_by_its_weights_and_without_them_by_its_place(fin
     note(old)  # it names no weights
     for same in (old, of_model(tmp_path, str(tmp_path / "link"))):
         assert starts.check_same_start(same) is starts.other_start(same) is None
+    adapted = of_model(tmp_path, str(models[0]), actor_rollout_ref__model__lora_adapter_path=str(models[2]))
+    with pytest.raises(PreflightError, match="another start: adapter=None, not "):
+        starts.check_same_start(adapted)
+    assert "trained from another adapter" in str(starts.other_start(adapted))
     for model in models:
         note_sums(model)
     note(old)
@@ -122,7 +126,7 @@ def test_checkpoints_of_another_or_an_unknown_start_are_refused_before_anything_
     model, disk = "actor_rollout_ref__model", str(tmp_path / "disk")
     changes = {
         "processes=8, not 4": {"trainer__n_gpus_per_node": 4},
-        "lora_rank=None, not 8": {model: {"path": "/a", "lora_rank": 8, "lora_alpha": 8}},
+        "lora_rank=None, not 8; lora_alpha=None, not 8": {model: {"path": "/a", "lora_rank": 8, "lora_alpha": 8}},
         "checkpoints=None, not": {"trainer__default_local_dir": disk},
         "model=/a .*not Qwen/Qwen3-8B": {f"{model}__path": "Qwen/Qwen3-8B"},
     }
@@ -137,6 +141,7 @@ def test_checkpoints_of_another_or_an_unknown_start_are_refused_before_anything_
         with pytest.raises(PreflightError, match=r"unknown start.*state\.json.*resume_mode=disable"):
             starts.check_same_start(config_of(tmp_path))
     note(finished)
+    save(finished, 11, noted=False)
     folder = tmp_path / "stage" / "checkpoints" / "global_step_12"  # with prompts in play
     (folder / state.QUEUE_FILE).write_text('{"rollouts": 8}')
     (folder / state.QUEUE_END).parent.mkdir()
