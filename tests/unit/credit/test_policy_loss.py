@@ -52,7 +52,7 @@ def test_a_steps_ratio_and_weight_depend_neither_on_how_its_tokens_share_it_nor_
         found, metrics = loss(old, new, advantages, mask, ratio_norm=ratio_norm)
         assert (found.item(), metrics["actor/ppo_kl"]) == pytest.approx((-math.exp(moved), -moved))
     mask, zeros = torch.tensor([[1] + [0] + [1] * 8]), torch.zeros(1, 10)
-    advantages = torch.tensor([[2.0] + [0.0] + [1.0] * 8])
+    advantages = torch.tensor([[2.0] + [0.0] + [0.5, 1.5] * 4])
     assert loss(zeros, zeros, advantages, mask)[0].item() == pytest.approx(-1.5)
     weights = torch.tensor([[2.0] + [9.0] + [0.25, 0.75] * 4])  # of a step: the mean over its tokens
     assert loss(zeros, zeros, advantages, mask, weights=weights)[0].item() == pytest.approx(-(4.0 + 0.5) / 2)

@@ -18,6 +18,7 @@ from recipe.credit import GROUPED, estimators
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
 from recipe.credit.registry import columns_of
 from recipe.settings import compose
+from recipe.stage.state import TRACKER
 from recipe.training.left_out import leave_out_cut_episodes
 
 IDS = [[0, 0, -1, 1, 1, -1, 2, 2, 2], [0, 0, 0, -1, 1], [0, -1, -1, 1, 1, 1], [0, 0, -1, 1]]
@@ -121,6 +122,9 @@ def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_i
     cut = NonTensorStack(*({"truncated": row < 3} for row in range(4)))
     nothing = Store(response_mask=nested([torch.ones(2)] * 4), extra_fields=cut)
     batch = KVBatchMeta(partition_id="train", keys=[*"abcd"], tags=[{}, {}, {}, {"is_padding": True}])
+    some = NonTensorStack({"truncated": True}, {}, {}, {"truncated": True})  # the last is verl's copy of the first
+    columns = Store(response_mask=nested([torch.ones(2)] * 4), extra_fields=some)
+    assert leave_out_cut_episodes(columns, batch) == pytest.approx(1 / 3)
     with pytest.raises(RuntimeError, match="cut all 3 episodes"):
         leave_out_cut_episodes(nothing, batch)
 
@@ -214,18 +218,17 @@ def test_a_resumed_run_goes_on_with_the_coefficient_it_had(make_trainer, monkeyp
     def save(self):
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
         assert (folder / "kl_coefficient.json").is_file(), "a kill after verl's last file would lose the coefficient"
+        (folder.parent / TRACKER).write_text(str(self.global_steps))
 
     monkeypatch.setattr(PPOTrainerSync, "_load_checkpoint", load)
     monkeypatch.setattr(PPOTrainerSync, "_save_checkpoint", save)
-    monkeypatch.setattr(recipe.training.trainer, "prune", lambda _: None)
     before = make_trainer()
-    for _ in range(3):
+    for before.global_steps in (1, 2, 3):
         play(before, monkeypatch, [400.0] * 4)
-    before.global_steps = 3
-    before._save_checkpoint()
+        before._save_checkpoint()
     before._save_checkpoint()  # its folder is there
     play(before, monkeypatch, [400.0] * 4)  # of a step that is lost
-    after, without, fixed = make_trainer(found=3), make_trainer(found=2), make_trainer("fixed", found=3)
+    after, without, fixed = make_trainer(found=3), make_trainer(found=1), make_trainer("fixed", found=3)  # 1 is gone
     for trainer, said in ((after, "0.3779 of the checkpoint"), (without, "0.3 as at the start"), (fixed, "")):
         trainer._load_checkpoint()
         assert said in capsys.readouterr().out

@@ -67,7 +67,6 @@ def test_one_of_so_many_steps_is_measured_after_a_disagreement_the_next_and_some
         (EVERY_THIRD, "unlikely agrees agrees", "tte"),
         (EVERY_THIRD, "nan nan nan", "ttt"),
         (EVERY_THIRD, "nothing agrees agrees", "tte"),
-        ("stage.old_log_probs_every=2", "agrees agrees agrees", "tet"),
         ("stage.old_log_probs_every=1", "agrees agrees agrees", "ttt"),
         ("algorithm.rollout_correction.rollout_is=token", "agrees agrees", "tt"),
         ("algorithm.rollout_correction.rollout_rs=token_k1", "agrees agrees", "tt"),

@@ -15,7 +15,7 @@ DRAWN = [[6, 10, 21], [12, 10, 19]]
 
 def make(rows: int = ROWS, spare: int = SPARE, shuffle: bool = True, **settings) -> Resampler:
     tasks = [f"t{number}" for number in range(rows + spare)]
-    return Resampler(tasks, ["bfcl/base"] * len(tasks), rows, SETTINGS | settings, 1, shuffle)
+    return Resampler(tasks, ["bfcl/base"] * rows + ["generated"] * spare, rows, SETTINGS | settings, 1, shuffle)
 
 
 def play_epoch(sampler: Resampler, progress: dict[int, float]) -> list[int]:
@@ -26,9 +26,11 @@ def play_epoch(sampler: Resampler, progress: dict[int, float]) -> list[int]:
 
 
 def counts(sampler: Resampler) -> tuple[float, ...]:
-    """Out of reach, at the edge, mastered, replaced; and spare rows. All are of one source."""
+    """Out of reach, at the edge, mastered, replaced; and spare rows. What has come is of another source."""
     found, names = sampler.metrics(), (*STANDINGS, "replaced")
-    assert all(found[f"resample/bfcl/base/{name}"] == found[f"resample/{name}"] for name in names)
+    for name in names:
+        assert found[f"resample/bfcl/base/{name}"] + found[f"resample/generated/{name}"] == found[f"resample/{name}"]
+    assert found["resample/generated/replaced"] == found["resample/replaced"]
     return *(found[f"resample/{name}"] for name in names), found["resample/spare"]
 
 

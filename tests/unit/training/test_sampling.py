@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from support.queue import PartlyFailed, Queue, metrics_of
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from recipe.training.async_trainer import AsyncTrainer
 from recipe.training.sampling import AsyncSampling, DynamicSampling, GroupsAlike, GroupsLost
+from recipe.training.trainer import CurriculumTrainer
 
 N, BATCH = 4, 2
 SOLVED, FAILED, MIXED = [1.0] * N, [0.0] * N, [1.0, 0.0, 0.0, 1.0]
@@ -27,11 +30,14 @@ def make(patch, *outcomes, limit=5, lost=0.25, old=""):
     config = OmegaConf.create({"stage": stage, "data": {"train_batch_size": BATCH}})
     if old:
         verls = ReplayBufferAsync("colocate_async", NOTHING, 4, old, NOTHING, 0.0, queue.play)
-        buffer, batch = AsyncSampling.instead_of(verls, config), 2 * BATCH
+        trainer, batch = AsyncTrainer.__new__(AsyncTrainer), 2 * BATCH
     else:
         sizes = {"train_batch_size": BATCH, "gen_batch_size": 1}
         verls = ReplayBuffer("sync", NOTHING, None, "drop", NOTHING, 0.0, queue.play, "acc", **sizes)
-        buffer = DynamicSampling.instead_of(verls, config)
+        trainer = CurriculumTrainer.__new__(CurriculumTrainer)
+    patch.setattr(PPOTrainer, "_build_replay_buffer", lambda _: verls)
+    trainer.config = config
+    buffer = trainer._build_replay_buffer()
     queue.play(batch)
     return buffer, queue
 

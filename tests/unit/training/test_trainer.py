@@ -17,6 +17,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from recipe.settings import compose
 from recipe.stage.end import note_target
+from recipe.stage.metrics_log import trained_files
 from recipe.stage.state import QUEUE_FILE, look
 from recipe.training import async_trainer
 from recipe.training import trainer as module
@@ -32,7 +33,12 @@ def test_without_validation_data_verls_data_set_has_the_training_rows_and_no_ste
     for files in ([], ["b"]):
         trainer.config.data.update({"train_files": ["a"], "val_files": files})
         trainer._init_dataloader()
-    assert seen == [["a"], ["b"]]
+    assert seen == [["a"], ["b"]] and trainer.resampler is None
+    trainer.config.stage.resample.pool, trainer.tokenizer, trainer.processor = "spare.parquet", None, None
+    monkeypatch.setattr(module, "resampled", lambda *_, **__: SimpleNamespace(sampler="notes progress"))
+    trainer.train_dataloader = None
+    trainer._init_dataloader()
+    assert trainer.resampler == trainer.train_dataloader.sampler == "notes progress"
     trainer.total_training_steps = 0
     with pytest.raises(ValueError, match="1 rows pass verl's length filter"):
         trainer._init_dataloader()
@@ -128,6 +134,11 @@ def test_a_resumed_asynchronous_stage_forgets_its_last_batch_and_keeps_what_is_i
     trainer._save_checkpoint()
     trainer._save_checkpoint()
     assert cleared[2:] == ['{"rollouts": 8}'] * 2, "before verl calls the checkpoint whole"
+    monkeypatch.setattr(module.Curriculum, "_compute_metrics", lambda *_: None)
+    batch = KVBatchMeta(partition_id="train", keys=["a_0_0"], tags=[{"global_steps": 2}])
+    trainer._compute_metrics(batch, {}, {}, 4, 0)
+    stage = tmp_path / "stage"
+    assert trained_files(stage, 4) == {stage / "rollouts" / "train" / "000002.jsonl": {"a"}}
     async_trainer.Unflushed(logging.getLogger()).info("verl's argument is taken away", flush=True, stacklevel=1)
 
 
@@ -168,11 +179,13 @@ def test_a_rollout_without_siblings_is_left_out_where_groups_are_compared_and_co
 
 def test_the_engine_is_told_whether_an_update_begins_with_the_policy_that_played(monkeypatch):
     monkeypatch.setattr(PPOTrainer, "_update_actor", lambda self, batch, metrics: batch)
-    trainer = object.__new__(module.CurriculumTrainer)
-    for epochs in (1, 2):
-        trainer.config = compose("stage2", ["hardware=tiny", f"actor_rollout_ref.actor.ppo_epochs={epochs}"])
+    trainer, stored = object.__new__(module.CurriculumTrainer), "offline.files=rollouts"
+    others = [["actor_rollout_ref.actor.ppo_epochs=2"], ["actor_rollout_ref.actor.ppo_mini_batch_size=2"], [stored]]
+    others.append(["algorithm.rollout_correction.bypass_mode=true"])
+    for given in ([], [stored, "offline.old_log_probs=step"], *others):
+        trainer.config = compose("stage2", ["hardware=tiny", *given])
         batch = trainer._update_actor(KVBatchMeta(partition_id="train", keys=[], tags=[]), {})
-        assert batch.extra_info["on_policy"] is (epochs == 1)
+        assert batch.extra_info["on_policy"] is (given not in others), given
 
 
 def test_validation_is_logged_over_all_categories_and_lost_samples_too(trainer_for):
