@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
@@ -20,13 +21,12 @@ from transformers import AutoConfig, AutoTokenizer, Qwen2Config, Qwen2ForCausalL
 from recipe.cpu import precision, smollm2
 from recipe.cpu.precision import Rates
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.cpu.vllm_plugin import draw, no_weights
+from recipe.cpu.vllm_plugin import draw, forward_cpu
 from recipe.files import PreflightError
 from recipe.preflight import require
 from recipe.preflight.model import start_model
 from recipe.preflight.settings import problems
 from recipe.settings import compose
-from recipe.stage.starts import fingerprint
 
 ROOT = Path(__file__).parents[3]
 MODELS: dict[str, dict[str, Any]] = {
@@ -111,24 +111,23 @@ def test_words_come_as_often_as_they_should_and_one_without_probability_never_do
     assert ((found - probabilities).abs() < 5 * (probabilities / draws).sqrt() + 1e-9).all()
 
 
-def test_the_ends_of_what_is_random_draw_the_first_and_the_last_word_that_have_a_probability(monkeypatch) -> None:
+def test_a_row_with_a_generator_is_drawn_by_it_and_the_ends_of_what_is_random_draw_the_outer_words(monkeypatch) -> None:
+    drawn = [draw(torch.full((3, 1000), 0.001), {1: torch.Generator().manual_seed(7)}) for _ in range(2)]
+    assert drawn[0][1] == drawn[1][1] and not torch.equal(*drawn)
     probabilities = torch.tensor([[0.0, 0.25, 0.5, 0.25 + 1e-6, 0.0]])
     for number, word in ((0.0, 1), (1 - 2**-24, 3), (0.5, 2)):
         monkeypatch.setattr(torch, "rand", lambda *size, number=number, **_: torch.full(size, number))
         assert draw(probabilities, {}).tolist() == [word]
 
 
-def test_a_row_with_a_generator_of_its_own_is_drawn_by_that(monkeypatch) -> None:
-    drawn = [draw(torch.full((3, 1000), 0.001), {1: torch.Generator().manual_seed(7)}) for _ in range(2)]
-    assert drawn[0][1] == drawn[1][1] and not torch.equal(*drawn)
-
-
-def test_weights_that_the_trainer_will_send_are_zeros_set_once_for_each_module() -> None:
-    module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Sequential(torch.nn.Linear(2, 1)))
-    inner = module[1][0].weight.clone()
-    for one in (module, module[1], module[0]):
-        no_weights(one, None)
-    assert not module[0].weight.any() and torch.equal(module[1][0].weight, inner)
+def test_what_the_engine_says_of_words_is_of_the_distribution_that_it_draws_from(monkeypatch) -> None:
+    least = SimpleNamespace(apply_top_k_top_p=lambda logits, k, p: logits.masked_fill(logits < k, -torch.inf))
+    monkeypatch.setitem(sys.modules, "vllm.v1.sample.ops.topk_topp_sampler", least)
+    logits = torch.tensor([[2.0, 0.5, 1.0]] * 50)
+    kept = logits[:, [0, 2]]
+    for mode, expected in (("processed_logprobs", kept.log_softmax(-1)), ("processed_logits", kept)):
+        drawn, said = forward_cpu(SimpleNamespace(logprobs_mode=mode), logits, {}, 1.0, None)
+        assert {*drawn.tolist()} == {0, 2} and said[:, 1].isneginf().all() and torch.allclose(said[:, [0, 2]], expected)
 
 
 PARAMETERS = "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype"
@@ -167,14 +166,6 @@ def test_an_engine_and_a_trainer_in_two_formats_are_refused_on_a_cpu() -> None:
     both = ["hardware=cpu", f"{PARAMETERS}=bf16", "actor_rollout_ref.rollout.dtype=bfloat16"]
     for given in (both, ["hardware=gpu8", "actor_rollout_ref.rollout.dtype=float16"]):
         require(problems(compose("stage1", given)))
-
-
-def test_a_warm_start_of_another_format_is_the_same_warm_start(tmp_path: Path) -> None:
-    formats = ("launcher.precision=float32", "engine.mixed_precision.param_dtype=bf16")
-    own = ["sft_hardware=cpu", f"model.path={tmp_path}"]
-    configs = [compose("sft", [*own, given], group="sft_hardware") for given in formats]
-    assert len({fingerprint(config) for config in configs}) == 1
-    assert "param_dtype" in configs[0].engine.mixed_precision
 
 
 def test_the_file_gives_the_bytes_that_read_and_answer_as_llama_cpp_does(tmp_path: Path) -> None:

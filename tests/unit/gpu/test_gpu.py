@@ -27,7 +27,7 @@ from recipe.preflight.machine import choose_attention, head_shape
 from recipe.preflight.model import load_settings
 from recipe.settings import compose
 
-HEADS, KV_HEADS, SIZE = 6, 2, 8
+HEADS, KV_HEADS, SIZE, SCALE = 6, 2, 8, 0.3
 MODULE = SimpleNamespace(is_causal=True)
 LENGTHS = [5, 1, 40, 3]
 
@@ -59,14 +59,15 @@ def by_hand(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: list[int
     seen = (sequence[:, None] == sequence[None, :]) & (back >= 0) & (back < window)
     groups = q.shape[1] // k.shape[1]
     k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
-    scores = (q @ k.transpose(-1, -2) / SIZE**0.5).masked_fill(~seen, float("-inf"))
+    scores = (q @ k.transpose(-1, -2) * SCALE).masked_fill(~seen, float("-inf"))
     return (scores.softmax(-1) @ v).transpose(1, 2)
 
 
 def test_output_and_gradients_are_those_of_attention_within_each_sequence():
     for implementation, window in itertools.product((varlen, varlen_repeat_kv), (None, 4, 40)):
         q, k, v = random_rows(sum(LENGTHS))
-        out, weights = implementation(MODULE, q, k, v, None, position_ids=positions(LENGTHS), sliding_window=window)
+        how = {"scaling": SCALE, "position_ids": positions(LENGTHS), "sliding_window": window}
+        out, weights = implementation(MODULE, q, k, v, None, **how)
         expected = by_hand(q, k, v, LENGTHS, window or 10**6)
         assert weights is None and out.shape == (1, sum(LENGTHS), HEADS, SIZE)
         weight = torch.randn_like(out)
@@ -161,21 +162,18 @@ def config(tmp_path: Path) -> DictConfig:
     return compose("stage2", ["hardware=gpu1", f"actor_rollout_ref.model.path={tmp_path}"])
 
 
-def test_the_models_heads_are_tried_in_a_process_of_its_own(config):
+def test_the_models_heads_are_tried_and_kv_heads_repeated_only_where_the_grouped_form_is_wrong(config, monkeypatch):
     settings = load_settings(config.actor_rollout_ref.model.path)
     assert head_shape(settings, "") == SHAPE | {"window": None}
     (line,) = choose_attention(config, "cpu", settings)
     assert "varlen is right on cpu with" in line
     with pytest.raises(PreflightError, match="cannot be tried on a GPU: .*CUDA.*hardware=cpu"):
         machine.check_attention(config, settings, [])  # torch for CPUs
-
-
-def test_kv_heads_are_repeated_only_where_the_grouped_form_is_wrong(config, monkeypatch: pytest.MonkeyPatch):
     for right, result in ((True, "varlen"), (False, "varlen_repeat_kv")):
         verdicts = {"varlen": {"right": right, "says": ""}, "varlen_repeat_kv": {"right": True, "says": ""}}
         answer = {"device": "H100", **verdicts}
         monkeypatch.setattr(machine, "run_selfcheck", lambda *_, answer=answer: answer)
-        machine.check_attention(config, load_settings(config.actor_rollout_ref.model.path), [])
+        machine.check_attention(config, settings, [])
         assert config.actor_rollout_ref.model.override_config.attn_implementation == result
 
 
