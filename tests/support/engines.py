@@ -142,7 +142,7 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
     """Of our engines and of verl's, what they answer to each kind of question."""
     import verl.workers.engine.fsdp.transformer_impl as verls
     from verl.utils import tensordict_utils as tu
-    from verl.workers.config import ActorConfig
+    from verl.workers.config import ActorConfig, PolicyLossConfig
     from verl.workers.utils.losses import ppo_loss, sft_loss
 
     import recipe.cpu.engine as engine
@@ -156,6 +156,8 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
     }
     assert engine._policy_alone(losses["ppo"][0]) and not engine._policy_alone(losses["kl"][0])
     assert not engine._policy_alone(partial(ppo_loss, config=actor(entropy_coeff=0.1))), "entropy is of all rows"
+    other = actor(policy_loss=PolicyLossConfig(loss_mode="kl_cov"))
+    assert not engine._policy_alone(partial(ppo_loss, config=other)), "it has a KL of its own"
     found: dict[str, dict[str, dict[str, torch.Tensor]]] = {}
     engine.LONGEST, engine.TOGETHER = 16, 80
 

@@ -230,9 +230,6 @@ def test_a_model_whose_tensors_are_not_those_of_its_configuration_is_never_hande
     for change in ({"auto_map": {"AutoModel": "mine.Model"}}, {"architectures": ["TheirOwnModel"]}):
         (source / "config.json").write_text(json.dumps(content | change))
         assert misfit(source) is None, "a class that transformers does not have is not judged"
-    for text in ("{}", "{", '{"architectures": null}'):
-        (source / "config.json").write_text(text)
-        assert "config.json" in str(misfit(source))
 
 
 def card_of(stage):

@@ -41,7 +41,6 @@ def test_a_stage_passes_by_the_mean_of_its_last_values_and_stops_where_that_is_a
 
 def test_a_gate_that_cannot_work_says_what_to_change() -> None:
     for message, setting in {
-        "stage.gate.kind='leave'": {"kind": "leave"},
         "stage.gate.value": {"kind": "minimum", "value": None},
         "stage.gate.windw is not known": {"kind": "minimum", "value": 1, "windw": 2},
         "stage.gate.window=0": {"kind": "plateau", "window": 0},
