@@ -250,8 +250,8 @@ def test_a_reward_without_a_score_ends_with_status_1_and_an_async_one_is_awaited
     with pytest.raises(SystemExit, match="1"):
         rescored(str(path), "--timeout", "1")
     assert capsys.readouterr().err.count("\n") == 1
-    of_training = "async def compute_score(extra_info, **given): return extra_info['split'] == 'train'"
-    (path := tmp_path / "mine.py").write_text(of_training)
+    path, takes = tmp_path / "mine.py", "solution_str, extra_info, **given"
+    path.write_text(f"async def compute_score({takes}): return bool(solution_str) * (extra_info['split'] == 'train')")
     trained, held_out, _ = (line.split()[2:] for line in rescored(str(path))[3::2])
     assert trained == ["all", "9", "0.500", "1.000", "-", "100%"] and held_out[3] == "0.000"
     (tmp_path / "run").rename(tmp_path / "moved")

@@ -46,8 +46,9 @@ def test_what_has_decided_goes_on_to_the_models_that_start_from_it(tmp_path):
     state.update(stage, chose=tuple(choosing.decisions(config)))
     assert [choosing.of_model(model) for model in models] == [[BY_SCORE]] * 3
     config.stage.update({"name": "stage3_full", "handover": "last"})
-    config.actor_rollout_ref.model.path = str(stage / "hf")
-    assert choosing.decisions(config) == [BY_SCORE]
+    for named in ({"path": str(stage / "hf")}, {"path": "/a", "lora_adapter_path": str(stage / "adapter")}):
+        config.actor_rollout_ref.model = named
+        assert choosing.decisions(config) == [BY_SCORE], named
     config.stage.gate = {"kind": "leave_at", "value": 0.5, "metric": "val_dev/acc"}
     by_gate = {"stage": "stage3_full", "setting": "stage.gate.metric", "metric": "val_dev/acc"}
     assert choosing.decisions(config) == [BY_SCORE, by_gate]
