@@ -123,7 +123,7 @@ def run_stages(run: Path, stages: Sequence[Stage]) -> None:
 
 def _check_stages(run: Path, stages: Sequence[Stage]) -> None:
     """Make each stage's checks. A stage before that has no model yet is replaced by the start model."""
-    given = [item for item in stages[0].overrides if item.startswith(OF_THE_FIRST)]
+    given = [item for item in stages[0].overrides if OF_THE_FIRST.match(item)]
     results, warm = {}, _of_warm_start(run, stages)[1] if stages[0].composed.stage.warm_start else None
     start, warmed = os.environ.get("MODEL") or (warm and warm.model.path), warm and _up_to_date(warm)
     for stage in stages:
@@ -189,7 +189,7 @@ def _of_warm_start(run: Path, stages: Sequence[Stage]) -> tuple[list[str], DictC
     config, overrides = stages[0].composed, stages[0].overrides
     tiny, before = config.paths.get("tiny_policy"), look(preflight_model.warm_started(config).parent).began
     where = f"tiny_policy={quoted(str(Path(tiny).parent))}" if tiny else f"run={quoted(str(run))}"
-    given = [f"paths.{where}", *(item for item in overrides if item.startswith("paths.data="))]
+    given = [f"paths.{where}", *(item for item in overrides if item.lstrip("+").startswith("paths.data="))]
     given += [f"sft_{item}" for item in overrides if item.startswith("hardware=")]
     if all(stage.composed.trainer.resume_mode == "disable" for stage in stages):
         given.append("trainer.resume_mode=disable")

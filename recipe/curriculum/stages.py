@@ -31,7 +31,7 @@ from recipe.settings import compose as compose_stage
 
 T = TypeVar("T")
 
-OF_THE_FIRST = ("actor_rollout_ref.model.path=", "actor_rollout_ref.model.lora_adapter_path=")
+OF_THE_FIRST = re.compile(r"\+{0,2}actor_rollout_ref\.model\.(path|lora_adapter_path)=")
 """Overrides for all stages that only the first one takes: the others start from what the one before exported."""
 PREFIX = re.compile(r"^([A-Za-z_][\w-]*):(?=[+~]{0,2}[A-Za-z_])")
 """Before an override: the stage that it is for. A colon in an override's value comes after its `=`."""
@@ -128,7 +128,7 @@ def read_yaml(kind: type[T], path: Path) -> T:
 def read_stages(plan: Plan, where: Path, arguments: Sequence[str] = (), chosen: Sequence[str] = ()) -> list[Stage]:
     """The stages of a curriculum, with the command line's overrides: for all, or `NAME:override` for one.
 
-    A start model or adapter on the command line is for the first stage.
+    A start model or adapter for all stages is for the first: of the file, or on the command line of those that are run.
 
     Args:
         chosen: names of the stages to return; empty for all.
@@ -156,8 +156,9 @@ def read_stages(plan: Plan, where: Path, arguments: Sequence[str] = (), chosen: 
     for entry, previous in zip(entries, ["null", *folders], strict=False):
         if chosen and entry.name not in chosen:
             continue
-        overrides = [*plan.overrides, *entry.all_overrides(), f"stage.previous={quoted(previous)}"]
-        overrides += [item for item in given[None] if not stages or not item.startswith(OF_THE_FIRST)]
+        overrides = [item for item in plan.overrides if entry is entries[0] or not OF_THE_FIRST.match(item)]
+        overrides += [*entry.all_overrides(), f"stage.previous={quoted(previous)}"]
+        overrides += [item for item in given[None] if not stages or not OF_THE_FIRST.match(item)]
         overrides += given[entry.name]
         config = entry.config or entry.name
         try:

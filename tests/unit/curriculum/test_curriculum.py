@@ -119,8 +119,8 @@ def test_a_stage_is_not_repeated_for_a_gate_that_stops_nothing_and_its_entry_say
 
 
 def test_a_start_model_or_adapter_is_for_the_first_stage_only_and_needs_no_tiny_policy(tmp_path, launched, monkeypatch):
-    for number, key in enumerate(("path", "lora_adapter_path")):
-        given = f"actor_rollout_ref.model.{key}=/given"
+    for number, key in enumerate(("++actor_rollout_ref.model.path", "actor_rollout_ref.model.lora_adapter_path")):
+        given = f"{key}=/given"
         launched.clear()
         monkeypatch.delenv("MODEL", raising=False)
         (tmp_path / str(number) / runner.FILE).mkdir(parents=True)  # a note that cannot be written stops no stage
@@ -168,7 +168,8 @@ def test_a_warm_start_is_of_this_model_and_rows_and_no_stage_goes_on_from_anothe
         if fresh:
             shutil.rmtree(folder / "stage1_format")
         launched.clear()
-        given = ("hardware=cpu", f"paths.run={folder}", f"paths.data={data}", "stage.before=true", *given)
+        where = f"{'++' if model else ''}paths.data={data}"
+        given = ("hardware=cpu", f"paths.run={folder}", where, "stage.before=true", *given)
         given = ("stage.handover=best", "trainer.save_freq=1000", "trainer.test_freq=1000", *given)
         command.main(["--stages=stage1", *given])
         return " ".join("before" if "stage.name=before" in line else module[7:] for module, line, _ in launched)
@@ -307,7 +308,7 @@ def test_a_failed_gate_stops_with_a_report_and_is_judged_again_at_the_next_start
 def test_another_curriculum_has_its_own_stages_gates_and_names(tmp_path, launched):
     path = tmp_path / "mine.yaml"
     path.write_text(
-        "overrides: [data.seed=5, trainer.test_freq=4]\n"
+        "overrides: [data.seed=5, trainer.test_freq=4, actor_rollout_ref.model.path=/own]\n"
         "stages:\n- {name: stage1, config: stage1, gate: null, overrides: [data.seed=6]}\n"
         "- {name: polish, config: stage1, handover: best, gate: {kind: plateau, window: 2},\n"
         "   overrides: [data.seed=6, trainer.test_freq=5]}\n"
@@ -316,6 +317,7 @@ def test_another_curriculum_has_its_own_stages_gates_and_names(tmp_path, launche
     first, polish = (compose_stage("stage1", [*call[1][2:], "hardware=gpu8"]) for call in launched)  # it has a gate
     assert (first.data.seed, first.trainer.test_freq, first.stage.gate) == (7, 4, None)
     assert (polish.data.seed, polish.trainer.test_freq) == (8, 5), "one stage's come after those of all"
+    assert [one.actor_rollout_ref.model.path for one in (first, polish)] == ["/own", None]
     assert (polish.stage.name, polish.stage.previous) == ("polish", "stage1_format")
     assert (polish.stage.handover, polish.stage.gate) == ("best", {"kind": "plateau", "window": 2})
     assert statuses(tmp_path / "run") == [("stage1_format", "done"), ("polish", "done")]
