@@ -220,8 +220,10 @@ def test_a_start_goes_on_from_the_newest_checkpoint_whose_last_file_is_there_and
         (rollouts / split).mkdir(parents=True)
         for name, text in {"2": '{"a": 1}\n{"a"', "3": '{"a": 1}\n', "4": ""}.items():
             (rollouts / split / f"{name}.jsonl").write_text(text)
+    (trained := rollouts.with_name("trained.jsonl")).write_text('{"step": 4, "pla')
     assert starts.repair(config) == ["from the checkpoint of step 4"]
-    assert [path.read_text()[-1:] for path in sorted(rollouts.glob("*/*"))] == ["\n", "\n", ""] * 2
+    ends_of = [path.read_text()[-1:] for path in (*sorted(rollouts.glob("*/*")), trained)]
+    assert ends_of == [*["\n", "\n", ""] * 2, "\n"]
     tracker.write_text("")  # cut off
     starts.repair(config)
     assert tracker.read_text() == "4"

@@ -46,7 +46,6 @@ def test_a_gate_that_cannot_work_says_what_to_change() -> None:
         "stage.gate.window=0": {"kind": "plateau", "window": 0},
         "stage.gate.patience=0": {"kind": "plateau", "patience": 0},
         "stage.gate.min_delta=-0.5": {"kind": "plateau", "min_delta": -0.5},
-        "stage.gate.metric": {"kind": "plateau", "metric": ""},
     }.items():
         with pytest.raises(PreflightError, match=message):
             Gate.parse(setting)
