@@ -26,8 +26,9 @@ def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(make
         path.unlink()
         return fields, json.loads(line)
 
-    length = len(play(make_loop, engine).response_mask)
-    fields, line = paid(response_length=length + 20, overlong={"penalty": 0.5, "window": 0.5})
+    whole = play(make_loop, engine)
+    length, context = len(whole.response_ids), len(whole.prompt_ids + whole.response_ids)
+    fields, line = paid(max_model_len=context + 20, overlong={"penalty": 0.5, "window": 0.5})
     price = overlong_penalty(length, length + 20, False, window=0.5, penalty=0.5)
     assert [fields["rm_scores"].sum(), line["score"]] == pytest.approx([1.0 - price] * 2)
     assert line["reward"] == {"score": 1.0, "mine": 7, "overlong_penalty": pytest.approx(price)}
@@ -38,8 +39,8 @@ def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(make
     info = fields["extra_fields"]["reward_extra_info"]
     assert info.pop("part") == SCENARIO.part and all(isinstance(value, int | float) for value in info.values())
     fields, line = paid(scores=scores, overlong={"penalty": 4.0, "window": 1.0}, response_length=4096)
-    price = line["reward"]["overlong_penalty"]
-    assert price > 0 and line["step_scores"] == [*scores[1:], pytest.approx(0.5 - price)], "the last step pays"
+    price = 4.0 * length / 4096
+    assert line["step_scores"] == [*scores[1:], pytest.approx(0.5 - price)], "the last step pays"
     assert math.fsum(line["step_scores"]) == pytest.approx(line["score"]) == pytest.approx(fields["rm_scores"].sum())
     fields, line = paid(response_length=length - 5, overlong={"penalty": 0.5})
     assert line["score"] == 0.5 and fields["extra_fields"]["truncated"] is True

@@ -52,7 +52,7 @@ FLY = say(call("fly"), call("setHeadlights", mode="on"))
 TRAJECTORIES = {
     "gold in two messages": (CAR, [UNLOCK, LIGHTS, ANSWER], [paid(1 / 2, DOORS_GAIN), paid(1 / 2, LIGHTS_GAIN), 2]),
     "a parse error first": (CAR, [GARBAGE, UNLOCK, LIGHTS, ANSWER], [0, *TWO_OF_THREE, 2]),
-    "an error result first": (CAR, [START, UNLOCK, LIGHTS, ANSWER], [0, *TWO_OF_THREE, 2]),
+    "an error that works later": (CAR, [START, BRAKE, START, ANSWER], [0, *[paid(1 / 3, 0)] * 2, 0]),
     "an error beside gold's call": (CAR, [FLY, UNLOCK, ANSWER], [paid(0, LIGHTS_GAIN), paid(1 / 3, DOORS_GAIN), 2]),
     "the right read, repeated, and the next turn": (STOCKS, [NVIDIA, NVIDIA, ANSWER, FUND, ANSWER], [1, 0, 1, 1, 2]),
     "the wrong read, then the right one": (STOCKS, [APPLE, NVIDIA, ANSWER], [paid(1 / 2, 0), paid(1 / 2, 1), 1]),
@@ -62,7 +62,7 @@ TRAJECTORIES = {
     "cut in the second message": (CAR, [UNLOCK, CUT], [paid(1 / 2, 2 / 3), 0]),
     "nothing": (STOCKS, [], []),
 }
-LOGGED = [(1, 1, 0), *[(2 / 3, 1, 0)] * 2, (1 / 2, 1, 0), (1, 1, 0), (1, 1 / 2, 0), (1, 1, 0), (1, 1, 2)]
+LOGGED = [(1, 1, 0), (2 / 3, 1, 0), (2 / 3, 0, 0), (1 / 2, 1, 0), (1, 1, 0), (1, 1 / 2, 0), (1, 1, 0), (1, 1, 2)]
 LOGGED += [(2 / 3, 1 / 4, 0), (1 / 2, 2 / 3, 0), (0, 0, 0)]
 """`step_success`, `contribution` and `regressed` of each of these."""
 WAITING = {
@@ -140,9 +140,7 @@ def test_parameters_change_what_is_paid():
         assert score(unsolved, bound=bound)["step_scores"] == pytest.approx([bound, 0])
     assert score(unsolved, turn_bonus=0.1)["step_scores"] == pytest.approx([0.1, 0])
     assert score(unsolved, turn_bonus=0.1, bound=math.inf)["step_scores"] == [0.5, 0]
-    assert score(unsolved | {"given": unsolved["turns"][:1]})["step_scores"] == [0, 0], (
-        "a call that gold has made before"
-    )
+    assert score(unsolved | {"given": unsolved["turns"][:1]})["step_scores"] == [0, 0], "gold made this call before"
     for more, earned in (
         ({"turn_bonus": 2, "episode_bonus": 0}, [1, 2, 1, 2]),
         ({"bound": 0.25, "turn_bonus": 0.5, "episode_bonus": 2}, [0.25, 0.5, 0.25, 2.5]),

@@ -57,8 +57,9 @@ def test_votes_are_averaged_and_put_into_the_formula(record, tmp_path):
     assert score(record, path, alpha=3)["step_scores"][2] == pytest.approx((3 * 0.5 + 0.1) / 4)
     first = record["turns"][0]
     short = record | {"turns": [first, {**first, "passed": False, "steps": []}]}
-    path = write(tmp_path / "short.jsonl", short)
-    assert score(short, path)["step_scores"] == [0, 1], "without a vote the verdict stands, also where nothing was said"
+    for said, earned in (([], 1), (["Unsolved"], 0)):
+        path = write(tmp_path / f"{earned}.jsonl", short, s1={"is_solved": said})
+        assert score(short, path)["step_scores"] == [0, earned], "without a vote the verdict stands, also of no steps"
 
 
 def test_an_episode_without_votes_follows_the_rules(record, tmp_path):
