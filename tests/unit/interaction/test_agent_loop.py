@@ -12,7 +12,8 @@ from verl.utils.tokenizer.continuous_token import MergeResult
 
 from interaction.conversation import Conversation
 from interaction.episode_file import path_of
-from interaction.gold import most_given, play_first
+from interaction.gold import given_turns, most_given, play_first
+from interaction.policy import FromGold
 from interaction.protocol import get_protocol
 from interaction.record import EpisodeRecord
 from rewards.step import compute_score
@@ -31,7 +32,10 @@ def play(make_loop, engine, tmp_path):
             loop = make_loop(tokenizer(), talker, record_dir=tmp_path, **settings)
             if changed:
                 changed(loop)
-            row = {"extra_info": {"split": split, "task_id": SCENARIO.id}, "data_source": "bfcl/miss_func"}
+            row = {
+                "extra_info": {"split": split, "task_id": SCENARIO.id, "part": "dev"},
+                "data_source": "bfcl/miss_func",
+            }
             return await loop.run({"temperature": 1.0}, **row, uid="u", session_id=2, global_steps=7)
 
         return asyncio.run(run()), talker
@@ -103,22 +107,23 @@ def test_the_engine_is_asked_with_verls_sampling_the_room_that_is_left_and_its_p
     assert sampled == [{**fixed, "max_tokens": room} for room in left] and not any(given["priority"] for given in asked)
     assert output.num_turns == 2 * len(left), "system prompt, requests, results and messages but the last"
     steps = [step for turn in output.extra_fields["episode"]["turns"] for step in turn["steps"]]
-    assert sum(step["generate_seconds"] for step in steps) == pytest.approx(output.clock.generate, abs=2e-3)
+    assert sum(step["generate_seconds"] for step in steps) == pytest.approx(output.metrics.generate_sequences, abs=2e-3)
     play(changed=lambda loop: noted(loop, scheduling_policy="priority", name="sglang"))
     assert [given["priority"] for given in asked] == [-2 * number for number, _ in enumerate(left, 1)]
     assert "detokenize" not in asked[0]["sampling_params"]
 
 
-def test_a_validation_episode_of_a_guarded_source_is_the_guards_and_each_worker_of_a_cluster_has_a_file(
-    play, monkeypatch
-):
+def test_validation_has_turns_and_guards_of_its_own_and_each_worker_of_a_launch_in_a_cluster_a_file(play, monkeypatch):
     monkeypatch.setenv("BFCL_LAUNCHED", "20261122")
+    monkeypatch.setenv("BFCL_LAUNCH", "second")
 
     def guarded(loop: Any) -> None:
-        loop.config = OmegaConf.merge(loop.config, {"environment": {"guarded": ["bfcl/miss_func"]}})
+        own = {"environment": {"guarded": ["bfcl/miss_func"]}, "interaction": {"val": {"max_steps_per_turn": 1}}}
+        loop.config = OmegaConf.merge(loop.config, own)
 
-    for split, part in (("val", "guard"), ("train", "train")):
+    for split, part, end in (("val", "guard", "max_steps"), ("train", "dev", "completed")):
         output, _ = play(changed=guarded, split=split)
+        assert (output.extra_fields["episode"]["stop_reason"], output.record_header["launch"]) == (end, "second")
         output.extra_fields["reward_extra_info"] = {"score": 1.5}
         told = output.as_dict()["extra_fields"]["reward_extra_info"]
         assert (output.record_header["part"], told["part"]) == (part, part)
@@ -163,7 +168,7 @@ def test_the_stored_tokens_and_scores_are_those_that_verl_got_and_verl_stores_no
     assert "episode" not in fields["extra_fields"] and "tokens" not in line
     assert {"tokens", "record_tokens", "record_file", "record_header", "spans", "overlong_penalty"}.isdisjoint(fields)
     told = {"step": 7, "split": "train", "uid": "u", "session_id": 2, "environment": "bfcl", "launch": None}
-    told |= {"task_id": SCENARIO.id, "category": SCENARIO.category, "cluster": SCENARIO.cluster, "part": SCENARIO.part}
+    told |= {"task_id": SCENARIO.id, "category": SCENARIO.category, "cluster": SCENARIO.cluster, "part": "dev"}
     told |= {"prompt_tokens": len(fields["prompts"]), "response_tokens": len(fields["responses"])}
     told |= {"engine_tokens": int(fields["response_mask"].sum())}
     assert line.items() >= told.items() and line["episode"]["turns"] and "given_turns" not in line
@@ -187,11 +192,12 @@ def test_behind_turns_that_gold_has_played_the_model_is_judged_and_learns_by_its
     fields = output.as_dict()
     assert fields["extra_fields"]["reward_extra_info"]["given_turns"] == first
     assert fields["rm_scores"].nonzero().min() >= output.spans[0].start
-    with (
-        pytest.raises(RuntimeError, match="does not pass"),
-        Conversation(SCENARIO, XML, calls_per_message="first") as one,
-    ):
+    with Conversation(SCENARIO, XML, calls_per_message="first") as one:
         one.begin()
-        play_first(one, first)
+        given = [given_turns(one, FromGold(share=1.0, steps=4), step) for step in range(1, 6)]
+        drawn, again = ([given_turns(one, FromGold(share=0.4, steps=10**6), step) for step in range(40)] for _ in "ab")
+        with pytest.raises(RuntimeError, match="does not pass"):
+            play_first(one, first)
+    assert given == [first, 3, 2, 1, 0] and {*drawn} == {1, 2} and drawn == again, "the same in all attempts"
     later, _ = play(policy={"from_gold": {"share": 1.0, "steps": 6}})  # it is step 7
     assert later.response_mask == whole.response_mask

@@ -101,12 +101,15 @@ def test_terminated_is_what_ends_by_itself_and_truncated_what_a_limit_ends(tmp_p
     task, solo = TRAINING[0], next(task for task in SOLO if task.part == "train")
     env = GymEnv("bfcl", progress.compute_score, max_steps_per_turn=2, max_format_errors_per_turn=0)
     look = gold_texts(task)[0]
+    nothing = PROTOCOL.render_calls("t", [SimpleNamespace(name="nothing", arguments={})])
     phone = GymEnv(str(write_phone(tmp_path)), progress.compute_score, user={"kind": "scripted", "lines": list(SAYS)})
     for played, task_id, texts, reason, by_itself in (
         (env, task.id, [ANSWER] * 20, "completed", True),
         (env, task.id, [look] * 2, "max_steps", False),
         (env, task.id, ["junk"], "format_errors", False),
         (environment("tau", tmp_path), solo.id, gold_texts(solo), "done", True),
+        (GymEnv("tau", PRICED, max_steps_per_turn=40), solo.id, [nothing] * 30, "max_steps", False),
+        (GymEnv("tau", PRICED, max_steps=1), solo.id, [nothing], "max_steps", False),
         (phone, "phone_9", [ANSWER], "user_stop", True),
         (env, task.id, [look], "environment_error", False),
     ):

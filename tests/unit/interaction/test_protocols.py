@@ -136,6 +136,7 @@ def keep_the_contract(protocol, scenarios):
         messages = gold_messages(scenario, protocol)  # raises where a turn does not pass
         written = [protocol.parse(message["content"]) for message in messages if message["role"] == "assistant"]
         assert [found.calls for found in written if found.calls] == [turn.gold for turn in scenario.turns if turn.gold]
+        assert protocol.gold_thinks or not any(found.thought for found in written)
 
 
 @EACH
