@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from interaction import boundary
 from interaction.boundary import MOST_HANGING, Hangs, ToolUnavailable, UserCodeError, call, call_async, raised, waited
+from interaction.call import Call
 
 ROOT = Path(__file__).parents[3]
 
@@ -111,6 +113,15 @@ def tried(work):
     except Exception as error:
         return [len(tries), type(error), str(error)]
     return [len(tries), value]
+
+
+def test_a_service_of_a_class_by_hand_is_asked_again_but_not_for_what_is_done_once(monkeypatch):
+    monkeypatch.setattr(boundary, "PAUSES", (0, 0))
+    for name, times in (("look", 3), ("pay", 1)):
+        desk = Mock(ONCE=("pay",), UNAVAILABLE=(ConnectionError,), **{"call.side_effect": ConnectionError})
+        with pytest.raises(ToolUnavailable, match=name):
+            boundary.Limited(desk, 5, waits=True).call(Call(name, {}))
+        assert desk.call.call_count == times
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")

@@ -91,6 +91,7 @@ class Coroutine:
     async def add(self, n: int):
         self.at += n; INSIDE.append(n)
         while len(INSIDE) < 16: await asyncio.sleep(0.01)
+        await asyncio.sleep(n / 20); return n
 class Fails(Coroutine):
     PARALLEL = False
     async def add(self, n: int):
@@ -103,7 +104,7 @@ def load_tasks():
     made, right = [*[Coroutine] * 8, Fails, Computes], lambda made, turn, calls, words: made.at == 2
     return [ToolTask("NAME", f"{k.__name__}_{n}", k, ["Add."], part="test", check=right) for n, k in enumerate(made)]
 """
-SAID = [PROTOCOL.render_calls("t", [Call("add", {"n": 1})] * 2), PROTOCOL.render_answer("t", "done")]
+SAID = [PROTOCOL.render_calls("t", [Call("add", {"n": n}) for n in (2, 0)]), PROTOCOL.render_answer("t", "done")]
 
 
 @pytest.fixture
@@ -126,7 +127,9 @@ async def test_conversations_and_calls_wait_beside_each_other_and_a_service_is_n
     found = dict(zip(tasks, await asyncio.gather(*map(play, tasks)), strict=True))
     assert found.pop("Computes_9") == []
     assert {name for name, one in found.items() if one.extra_fields["tool_faults"]} == {"Fails_8"}
-    ends = ends_of(output.extra_fields["episode"] for output in found.values())
+    ends = ends_of(episodes := [output.extra_fields["episode"] for output in found.values()])
+    results = [[call["result"] for call in episode["turns"][0]["steps"][0]["calls"]] for episode in episodes]
+    assert results == [["2", "0"]] * 8 + [["null"] * 2], "in the order of the calls"
     assert len(ends) == 9 and set(ends.values()) == {("completed", None, 1.0)}
 
 

@@ -24,8 +24,9 @@ from interaction import Conversation, boundary, get_protocol
 from interaction.call import Call
 from interaction.contract import ContractError
 from interaction.environment import named
-from interaction.gold import check_attempts
+from interaction.gold import check_attempts, given_turns
 from interaction.outcome import ErrorKind
+from interaction.policy import FromGold
 from interaction.tool_environment import ToolTask, ToolUnavailable, tools_of
 from recipe.preflight.tokens import Budget, over_budget
 from recipe.tools.audit import main as audit
@@ -92,7 +93,7 @@ def test_types_defaults_and_docstrings_become_json_schema():
 
 
 POINT = {"x": 1, "y": 2}
-PUT = Call("put", {"at": POINT, "color": "red"})
+PUT, UP, READ = Call("put", {"at": POINT, "color": "red"}), Call("up", {}), Call("read", {})
 
 
 def task(*turns: list[Call], tools=Board, **more) -> ToolTask:
@@ -164,26 +165,25 @@ class Purse:
 def test_turns_are_judged_by_state_and_reading_ones_by_what_was_seen():
     books = [Call("add", {"title": title}) for title in "BC"]
     shelf, counts = {"tools": Shelf, "start": {"books": "A", "n": 1}}, {"tools": Counter, "start": {"at": 3}}
-    up, read, total = Call("up", {}), Call("read", {}), Call("total", {})
+    total = Call("total", {})
     one, two, three = (Call("put", {"amount": amount}) for amount in (0.1, 0.2, 0.3))
     for made, calls, verdicts in (
         (task([PUT], [PUT]), [[PUT], [PUT]], [True, True]),
         (task([PUT], [PUT]), [[PUT, PUT], []], [False, True]),
-        (task([PUT], []), [[PUT], [PUT]], [True, False]),
+        (task([PUT], [], []), [[PUT], "I cannot do that.", []], [True, True, False]),
         (task(books, **shelf), [books[::-1]], [True]),
-        (task([up], **counts), [[up, read]], [True]),
-        (task([read], **counts), [[read]], [True]),
-        (task([read], **counts), [[]], [False]),
-        (task([read, up], tools=Counter), [[up]], [True]),
+        (task([UP], **counts), [[UP, READ]], [True]),
+        (task([READ], [READ], **counts), [[READ], []], [True, False]),
+        (task([READ, UP], tools=Counter), [[UP]], [True]),
         (task([one, two], [total], tools=Purse), [[three], [total]], [True, True]),
         (task([one, two], tools=Purse), [[two]], [False]),
     ):
         attempt = made.open()
         attempt.begin()
         for turn in calls:
-            for call in turn:
+            for call in turn if isinstance(turn, list) else ():
                 attempt.call(call)
-            attempt.answer("")
+            attempt.answer("" if isinstance(turn, list) else turn)
         assert [turn.passed for turn in attempt.verdicts().turns] == verdicts, (made, calls)
         assert attempt.verdicts().passed == all(verdicts)
 
@@ -192,6 +192,7 @@ def test_facts_tell_which_call_of_golds_a_call_was():
     attempt = task([PUT, Call("put", {"at": POINT, "color": "blue", "size": "s"})]).open()
     blue = Call("put", {"at": {"x": 1, "y": 2.0}, "color": "blue", "note": None})
     assert [attempt.call(call).facts["gold"] for call in (blue, blue, PUT)] == [1, None, 0]
+    assert attempt.verdicts().turns[0].facts["gold_arguments"][0] == {"at": [POINT], "color": ["red"]}
 
 
 def returning(value):
@@ -218,17 +219,17 @@ class Untyped(Shelf):
 
 
 def test_what_could_not_be_judged_is_refused():
-    books, up, read = {"start": {"books": []}}, Call("up", {}), Call("read", {})
+    books = {"start": {"books": []}}
     frame = {"reset": lambda self: setattr(self, "at", pd.DataFrame({"a": [1]}))}
     for made, said in (
-        (task([up], tools=Untyped, **books), "Untyped.set: parameter at needs a type hint"),
+        (task([UP], tools=Untyped, **books), "Untyped.set: parameter at needs a type hint"),
         (task([Call("put", {})]), "gold's call put.. gives an error: at: Field required"),
         (task([], tools=dict), "dict has no public method"),
-        (task([up], tools=Random, **books), "two fresh objects of Random differ"),
-        (task([up], tools=type("Frame", (Counter,), frame)), "two of DataFrame .* method __eq__ or state"),
-        (task([up], tools=type("Tool", (), {"up": partial(print)})), r"Tool\.up: parameter args needs"),
-        (task([read], tools=returning({"a": object()})), r"Returning\.read returns object, for which JSON"),
-        (task([read], tools=returning([float("nan")])), r"gold's call read\(\) gives an error: Out of range float"),
+        (task([UP], tools=Random, **books), "two fresh objects of Random differ"),
+        (task([UP], tools=type("Frame", (Counter,), frame)), "two of DataFrame .* method __eq__ or state"),
+        (task([UP], tools=type("Tool", (), {"up": partial(print)})), r"Tool\.up: parameter args needs"),
+        (task([READ], tools=returning({"a": object()})), r"Returning\.read returns object, for which JSON"),
+        (task([READ], tools=returning([float("nan")])), r"gold's call read\(\) gives an error: Out of range float"),
     ):
         with pytest.raises(ContractError, match=said):
             made.open()
@@ -312,23 +313,34 @@ def test_an_attempt_that_is_closed_while_it_is_set_up_is_ended_after_it(service)
 
 
 def test_golds_calls_are_made_once_and_their_failure_is_not_the_models(service):
-    for attempt in [made.open() for made in [task([ADD], [ADD], tools=service.Service)] * 8]:
-        assert [(attempt.call(ADD).error, attempt.answer("")) for _ in range(2)] and attempt.verdicts().passed
+    made = task([ADD], [ADD], [PAY], tools=service.Service)
+    for number, attempt in enumerate([made.open() for _ in range(8)]):
+        for calls in ([ADD], [ADD], [PAY] * (number % 2)):
+            assert [attempt.call(call).error for call in calls] == [None] * len(calls)
+            attempt.answer("")
+        assert [turn.passed for turn in attempt.verdicts().turns] == [True, True, number % 2 == 1]
         attempt.close()
-    assert service.LOG == {"init": 9, "setup": 9, "add": 18, "teardown": 9}
+    assert service.LOG == {"init": 9, "setup": 9, "add": 18, "pay": 5, "teardown": 9}
     with pytest.raises(ToolUnavailable, match="gold of t"):
         task([PAY], tools=service.Service, start={"fails": "pay", "error": OSError}).open().answer("")
 
 
 def test_gold_says_what_a_check_of_words_wants_to_hear():
-    turns = [("Count!", [], "How far?"), ("Once.", [Call("up", {})])]
-    asked = ToolTask(
-        "tools", "t", Counter, turns, check=lambda counter, turn, calls, words: turn or words == "How far?"
-    )
-    assert [message.answer for message in asked.gold()] == ["How far?", "", "Done."]
+
+    def values(calls):
+        return [made.value for made in calls]
+
+    turns = [("Count!", [UP, READ], "How far?"), ("Once.", [UP, READ])]
+    checks = {"check": lambda made, turn, calls, words: values(calls) == [None, turn + 1] and words == words_of[turn]}
+    checks["check_episode"] = lambda made, calls, words: values(calls) == [None, 1, None, 2] and words == "Done."
+    asked, words_of = ToolTask("tools", "t", Counter, turns, **checks), ("How far?", "Done.")
+    assert [message.answer for message in asked.gold()] == ["", "", "How far?", "", "", "Done."]
     for words, passed in (("How far?", True), ("Done.", False)):
-        (attempt := asked.open()).answer(words)
-        attempt.answer("Done.")
+        attempt = asked.open()
+        for said in (words, "Done."):
+            attempt.call(UP)
+            attempt.call(READ)
+            attempt.answer(said)
         assert attempt.verdicts().passed is passed
 
 
@@ -338,7 +350,7 @@ def test_a_check_gives_a_share_or_is_refused():
             (attempt := task([], tools=Counter, **{name: lambda *_, value=value: value}).open()).answer("")
             found = attempt.verdicts()
             assert found.components.get("episode", found.turns[0].facts.get("share")) == float(value)
-            assert found.passed is (float(value) == 1)
+            assert found.passed is (float(value) == 1) and found.turns[0].facts["has_gold"], "words alone are not work"
     for value in (None, 2, -0.1, float("nan"), "yes"):
         with pytest.raises(ContractError, match=r"check\(\) gives"):
             task([], tools=Counter, check=lambda *_, value=value: value).open().answer("")
@@ -366,8 +378,9 @@ def test_shares_of_a_check_count_in_progress_and_only_whole_ones_in_acc(service)
         ({"check": lambda *_: True, "check_episode": lambda *_: 1}, 1, 1),
         ({"check": lambda *_: True, "check_episode": lambda *_: 0.5}, 1, 0),
     ):
-        with Conversation(ToolTask("board", "c", Counter, ["a", "b"], **given), THINK) as conversation:
+        with Conversation(task([UP], [UP], tools=Counter, **given), THINK) as conversation:
             conversation.begin()
+            assert given_turns(conversation, FromGold(share=1.0, steps=1), 1) == ("check" in given), "else it is paid"
             [conversation.reply(SAID[""]) for _ in range(2)]
         found = episode_metrics(conversation.record().to_dict())
         assert (found["progress"], found["acc"]) == (progress, acc), given
