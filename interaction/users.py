@@ -247,14 +247,12 @@ def _lines_of(file: str) -> Mapping[str, Sequence[str]]:
 
 
 def _recording(text: bytes, where: str) -> tuple[str, list[str]]:
-    """Task and words of a line. Where nobody was asked, the words that opened a turn."""
+    """Task and words of a line."""
     try:
         line = json.loads(text)
         if "episode" in line:
             episode = line["episode"]
-            task_id = line.get("task_id") or episode["task_id"]
-            turns = [*episode.get("given", ()), *episode["turns"]]
-            words = episode["heard"] or [turn["user"] for turn in turns if turn["reached"]]
+            task_id, words = line.get("task_id") or episode["task_id"], episode["heard"]
         else:
             task_id, words = line["task_id"], line["lines"]
         if not all(isinstance(text, str) for text in (task_id, *words)) or isinstance(words, str):

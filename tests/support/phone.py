@@ -1,6 +1,6 @@
 """An environment, as a file, whose user speaks first and has to be asked, and that has a setting of its own.
 
-It cannot use the words `???`, and after `*dials*` asks again.
+It cannot use the words `???`.
 """
 
 from pathlib import Path
@@ -51,8 +51,6 @@ class Attempt(EnvironmentBase):
     def hear(self, words):
         if words == "???":
             raise UserFault("the user says no sentence")
-        if words == "*dials*":
-            return self.begin()
         if self.heard:
             self.over = StopReason.user_stop
             return None

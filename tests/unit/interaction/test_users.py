@@ -65,13 +65,6 @@ def test_a_conversation_asks_and_hears_and_does_nothing_itself(phone: Any) -> No
     assert progress.compute_score("", "", "", question)["score"] == form.compute_score("", "", "", question)["acc"] == 1
 
 
-def test_a_call_of_the_users_device_and_its_result_are_two_messages(phone: Any) -> None:
-    for most in (3, 4):
-        with Conversation(phone, PROTOCOL, max_messages=most) as conversation:
-            conversation.begin()
-            assert conversation.hear("*dials*").ask is not None and conversation.hear(SAYS[0]).done == (most == 3)
-
-
 def test_words_are_bounded_and_those_that_cannot_be_used_are_the_users_fault(phone: Any) -> None:
     with begun(phone) as conversation:
         content = conversation.hear("x" * 1_000_000 + "\ud800").messages[1]["content"]
@@ -119,12 +112,14 @@ def test_an_episode_that_is_cut_does_not_pass_whatever_the_environment_says(phon
 def rollouts(phone: Any, make_loop: Any, engine: Any, tmp_path: Path) -> Any:
     """Plays episodes side by side, each with an engine that answers at once; returns the tokenizer and the outputs."""
     tokenizer = make_tokenizer([message["content"] for message in play_gold(phone, PROTOCOL)[0]])
-    row = {"extra_info": {"split": "train", "environment": phone.environment, "task_id": "phone_0"}, "uid": "u"}
+    (folder := tmp_path / f"{tmp_path.name}_of_workers").mkdir()
+    path = write_phone(folder)  # which their settings alone name
+    row = {"extra_info": {"split": "train", "environment": path.stem, "task_id": "phone_0"}, "uid": "u"}
 
     def played(user: dict[str, Any] | None, episodes: int = 1) -> tuple[Any, list[Any]]:
         async def all_of_them() -> list[Any]:
             engines = [engine(tokenizer, [ANSWER] * 9, "<|im_end|>") for _ in range(episodes)]
-            loops = [make_loop(tokenizer, one, record_dir=tmp_path, user=user) for one in engines]
+            loops = [make_loop(tokenizer, one, user=user, environments={path.stem: str(path)}) for one in engines]
             return await asyncio.gather(*(loop.run({}, session_id=n, **row) for n, loop in enumerate(loops)))
 
         return tokenizer, asyncio.run(all_of_them())
@@ -270,7 +265,7 @@ def test_an_address_is_of_this_machine_alone_or_not() -> None:
 def test_a_damaged_line_is_named_and_lines_that_are_missing_are_the_users_fault(tmp_path: Path) -> None:
     whole = json.dumps({"task_id": "phone_0", "lines": ["Hello."]}).encode()
     file = tmp_path / "whole.jsonl"
-    file.write_bytes(whole)
+    file.write_bytes(b"\n".join([whole, whole.replace(b'"Hello."', b'"Hm.", "Hello."')]))  # the first one counts
     user: Any = make_user({"kind": "replay", "file": str(file)})
     for task_id, number in (("phone_9", 0), ("phone_0", 1)):
         with pytest.raises(UserFault, match=f"lines of .*{task_id}"):
