@@ -76,27 +76,21 @@ def data_card(manifest: Mapping[str, Any], kinds: Mapping[str, str], known: Sequ
         ],
     }
     table = [
-        f"| {_cell(name)} | {USES[kinds[name]][1]} | {entry['rows']} | `{entry['sha256']}` |"
-        for name, entry in files.items()
+        f"| {name} | {USES[kinds[name]][1]} | {entry['rows']} | `{entry['sha256']}` |" for name, entry in files.items()
     ]
     origins = [ORIGINS[name] for name in known if name in ORIGINS]
-    if others := [_cell(name) for name in known if name not in ORIGINS]:
+    if others := [name for name in known if name not in ORIGINS]:
         origins.append(f"Tasks of {', '.join(others)} are of whoever made them: state their source and licence.")
     parts = [
-        f"# Tasks for multi-turn function calling: {', '.join(map(_cell, known))}",
+        f"# Tasks for multi-turn function calling: {', '.join(known)}",
         MARK,
         "Made with bfcl-grpo for training with [verl](https://github.com/volcengine/verl). The same command writes "
         f"the same bytes:\n\n    {' '.join(manifest['command'].split())}",
         "## Files\n\n| file | use | rows | SHA-256 |\n| --- | --- | --- | --- |\n" + "\n".join(table),
-        f"{COLUMNS} Prompts are those of the protocol `{_cell(manifest['protocol'])}`, functions are described as "
-        f"`{_cell(manifest['docs'])}`: a model that is to read others needs data of its own. `manifest.json` has "
+        f"{COLUMNS} Prompts are those of the protocol `{manifest['protocol']}`, functions are described as "
+        f"`{manifest['docs']}`: a model that is to read others needs data of its own. `manifest.json` has "
         f"what the files were made from.",
         "## Source and licence\n\n" + "\n\n".join(origins),
     ]
     head = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
     return f"---\n{head}---\n\n" + "\n\n".join(parts) + "\n"
-
-
-def _cell(text: Any) -> str:
-    """A text on one line that is no markup of a table."""
-    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;").replace("`", "'")

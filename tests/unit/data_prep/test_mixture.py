@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.entries import write
+from support.phone import write_phone
 
 from bfcl_env.synthesis import Shape, generate
 from data_prep.__main__ import main
@@ -47,6 +48,10 @@ def test_weights_become_rows_of_all_names_in_one_file_each_of_its_part_the_same_
     command = manifest["command"].replace("DIR", str(tmp_path / "again")).split()
     subprocess.run([sys.executable, *command[1:]], check=True, capture_output=True)
     assert json.loads((tmp_path / "again" / "manifest.json").read_text()) == manifest
+    path = write_phone(tmp_path)
+    weights = f"{path}=1 bfcl/base=1 --rows 2 --val-rows 2 --option {path.stem}.greeting=Hurry!"
+    rows, _ = made(tmp_path / "own", "--docs", "signature", "--mixture", *weights.split())
+    assert [sum("Hurry!" in str(row) for row in rows[f"mixture_{kind}"]) for kind in ("train", "val", "sft")] == [1] * 3
 
 
 @settings(max_examples=30, deadline=None)
@@ -127,6 +132,7 @@ def test_every_batch_has_fresh_tasks_in_other_words_and_what_must_not_be_forgott
             assert single == {"irrelevance": 2, "simple_python": 2, "multiple": 1}
     fresh = [task for name in long for task in tasks[name] if task.environment.endswith("words")]
     assert len({*fresh}) == len(fresh) == 27 * (20 + 48) // 4 + 25 * 40 // 4, "each is played once"
+    assert {int(task.id.rpartition("_")[2]) // 100_000 for task in fresh} == {2}, "no other seed has these ids"
     forms = [{task.category for task in tasks[name] if task.environment.endswith("words")} for name in long]
     assert forms[0] == forms[1] == {"multi_turn_base"} and len(forms[2]) == 4
     assert not warm & {f"{task.environment}/{task.cluster}" for task in fresh}
@@ -135,6 +141,7 @@ def test_every_batch_has_fresh_tasks_in_other_words_and_what_must_not_be_forgott
     assert trained.isdisjoint((task.environment, task.cluster) for task in held_out)
     assert warm.isdisjoint(f"{task.environment}/{task.cluster}" for task in held_out)
     counts = {name: Counter((task.environment, task.part) for task in tasks[name]) for name in HELD_OUT}
+    assert all({part for _, part in counts[name]} == {HELD_OUT[name]} for name in HELD_OUT)
     assert all(counts["val.parquet"][f"{words}_words", "test"] == 100 for words in ("plain", "other", "unseen"))
     assert counts["val_all.parquet"]["other_words", "test"] == counts["val_all.parquet"]["unseen_words", "test"] == 300
     assert counts["val_all.parquet"]["bfcl", "test"] == 60 and counts["val_dev.parquet"]["bfcl", "dev"] == 8
@@ -149,10 +156,7 @@ def test_a_file_of_the_users_own_takes_the_place_of_training_tasks_and_stands_be
     copies = [{**entries[number % 20], "id": f"multi_turn_base_{5000 + number}"} for number in range(180)]
     file = write(tmp_path, [*copies, *entries[20:]], "made.json")
     assert main(["--out", str(tmp_path / "data"), "--laptop", "--json", str(file)]) == 0
-    rows = {
-        name: pq.read_table(tmp_path / "data" / name).num_rows
-        for name in (WARM_START, *(f"{stage}.parquet" for stage in OWN))
-    }
-    assert [*rows.values()] == [20, *OWN.values()]
+    names = [WARM_START, *(f"{stage}.parquet" for stage in OWN)]
+    assert [pq.read_table(tmp_path / "data" / name).num_rows for name in names] == [20, *OWN.values()]
     held_out = pq.read_table(tmp_path / "data" / "val.parquet").to_pylist()
     assert Counter(row["extra_info"]["environment"] for row in held_out) == {"made": 6, "bfcl": 16}

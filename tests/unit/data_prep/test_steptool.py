@@ -78,6 +78,8 @@ def test_a_row_of_the_csv_becomes_a_trajectory(convert):
     assert (first["source_row"], second["source_row"], first["steps_dropped"]) == (1, 2, 0)
     assert second["steps"][0]["reward"] == 0.0
     assert first["query_id"] == second["query_id"], "the same first prompt is the same query"
+    (third,) = convert(step_csv(("7", *ROW[::-1]), header=("query_id", "reward", "response", "prompt")))[2].to_pylist()
+    assert (third["query_id"], third["steps"]) == ("7", first["steps"])
 
 
 def test_an_instance_of_the_json_becomes_a_conversation_in_the_words_of_the_protocol(convert, tmp_path):
@@ -190,8 +192,9 @@ def test_steps_that_do_not_fit_are_dropped_whole_from_the_end_and_counted(conver
 
     messages = convert(sft_json(instance()))[2].to_pylist()[0]["messages"]
     whole = tokens(tokenizer.apply_chat_template(messages, tokenize=False))
-    for limit, left in ((whole, 6), (whole - 1, 4)):
-        table = convert(sft_json(instance()), "--max-context", str(limit), "--tokenizer", folder)[2]
+    longest = tokens(messages[-1]["content"])
+    for limit, most, left in (("context", whole, 6), ("context", whole - 1, 4), ("response", longest - 1, 4)):
+        table = convert(sft_json(instance()), f"--max-{limit}", str(most), "--tokenizer", folder)[2]
         assert table.to_pylist()[0]["messages"] == messages[:left]
     _, error, *_ = convert(sft_json(instance()), "--max-context", "1", "--tokenizer", folder)
     assert "no row is left; 0 mistakes, 1 too long" in error
