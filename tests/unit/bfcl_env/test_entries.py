@@ -52,10 +52,8 @@ def test_ids_name_categories_in_all_spellings():
         **dict.fromkeys(("gauge_1", "simple_python_", "exec_simple_0", "multi_turn_bsae_1")),
     }
     assert {name: category_of(name) for name in spelled} == spelled
-    for name, kind in (
-        ("parallel_multiple_java_0", ("java", True, "accepted")),
-        ("relevance_0", ("python", False, "any call")),
-    ):
+    kinds = {"parallel_multiple_java_0": ("java", True, "accepted"), "relevance_0": ("python", False, "any call")}
+    for name, kind in kinds.items():
         found = kind_of(category_of(name))
         assert (found.language, found.parallel, found.wanted) == kind
 

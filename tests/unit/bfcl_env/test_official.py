@@ -87,10 +87,8 @@ def near(count):
         accepted = [*(fit[:1] if kind == "dict" else fit[:2]), *[""] * (number % 5 == 0)] or [nested(rng)]
         given = _plain(rng.choice(accepted))
         given = inside(rng, given) if number % 4 else tuple(given) if kind == "tuple" and type(given) is list else given
-        yield (
-            task(Case("", kind, accepted, given, True, items=items)),
-            [Call("f", {"a": given}, (1,) * (number % 40 == 0))],
-        )
+        calls = [Call("f", {"a": given}, (1,) * (number % 40 == 0))]
+        yield task(Case("", kind, accepted, given, True, items=items)), calls
 
 
 def recorded(part, found):

@@ -24,9 +24,8 @@ PREPARE = ["--environment", "tau", "--tiny", "--docs", "signature", "--option", 
 
 def test_no_faults_stand_on_two_sides_and_rows_say_for_themselves_on_which_they_stand(tmp_path):
     for by in ("faults", "size", "official"):
-        sides = {
-            (tuple(sorted(telecom.faults(task.task))), task.part) for task in load_tasks(by) if task.mode == "solo"
-        }
+        solo = [task for task in load_tasks(by) if task.mode == "solo"]
+        sides = {(tuple(sorted(telecom.faults(task.task))), task.part) for task in solo}
         assert sides and len({faults for faults, _ in sides}) == len(sides)
     assert prepare_data([*PREPARE, "--out", str(tmp_path), "--option", "split=size"]) == 0
     manifest = json.loads((tmp_path / "manifest.json").read_text())
@@ -76,10 +75,8 @@ def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_l
             assert source.made_from()["tau2_bench"] == "unknown"
         (tmp_path / "pyproject.toml").unlink()
         assert source.made_from()["tau2_bench"] == "unknown"
-        for given, changed, words in (
-            (str(tmp_path), "", "has no folder domains"),
-            ("", "x", "is not the file of inspect"),
-        ):
+        refusals = ((str(tmp_path), "", "has no folder domains"), ("", "x", "is not the file of inspect"))
+        for given, changed, words in refusals:
             monkeypatch.setenv(source.FOLDER, given)
             monkeypatch.setitem(source.SHA256, "domains/retail/policy.txt", changed)
             source.folder.cache_clear()
