@@ -77,11 +77,6 @@ class Episode:
         self.close()
 
     @property
-    def turn(self) -> int:
-        """Index of the current turn; equals the number of turns when all have ended."""
-        return self._turn
-
-    @property
     def done(self) -> bool:
         """True when every turn has ended."""
         return self._turn == len(self.scenario.turns)

@@ -97,7 +97,7 @@ PUT, UP, READ = Call("put", {"at": POINT, "color": "red"}), Call("up", {}), Call
 
 
 def task(*turns: list[Call], tools=Board, **more) -> ToolTask:
-    return ToolTask("board", "t", tools, [("Go on.", calls) for calls in turns], **more)
+    return ToolTask("board", "t", tools, [(f"Go {at}.", calls) for at, calls in enumerate(turns)], policy="Go.", **more)
 
 
 def test_a_wrong_call_is_an_error_and_changes_nothing():
@@ -179,11 +179,12 @@ def test_turns_are_judged_by_state_and_reading_ones_by_what_was_seen():
         (task([one, two], tools=Purse), [[two]], [False]),
     ):
         attempt = made.open()
-        attempt.begin()
-        for turn in calls:
+        assert (request := attempt.begin()).policy == "Go."
+        for number, turn in enumerate(calls):
+            assert request.user == f"Go {number}."
             for call in turn if isinstance(turn, list) else ():
                 attempt.call(call)
-            attempt.answer("" if isinstance(turn, list) else turn)
+            request = attempt.answer("" if isinstance(turn, list) else turn)
         assert [turn.passed for turn in attempt.verdicts().turns] == verdicts, (made, calls)
         assert attempt.verdicts().passed == all(verdicts)
 
@@ -254,7 +255,7 @@ LOG = Counter()
 class Service:
     ONCE, UNAVAILABLE = ("pay",), (ConnectionError,)
     def __init__(self, fails="", error=ConnectionError):
-        self.fails, self.error, self.at, LOG["init"] = fails, error, 0, LOG["init"] + 1
+        self.fails, self.error, self.at, LOG["init"] = fails, error, [], LOG["init"] + 1
     async def _note(self, name):
         LOG[name] += 1
         if (name, LOG[name]) == (self.fails, 1): raise self.error("down")
@@ -262,10 +263,10 @@ class Service:
     async def teardown(self): await self._note("teardown")
     async def state(self): return self.at
     async def pay(self): await self._note("pay")
-    async def add(self): await self._note("add"); self.at += 1
+    async def add(self): await self._note("add"); self.at.append(0)
 async def right(made, turn, calls, words):
     await made._note("check")
-    return made.at == len(calls)
+    return len(made.at) == len(calls)
 def load_tasks(): return [ToolTask("board", "t", Service, ["Go on."], check=right)]
 """
 ADD, PAY, THINK = Call("add", {}), Call("pay", {}), get_protocol("think_xml", docs="signature")
@@ -313,13 +314,14 @@ def test_an_attempt_that_is_closed_while_it_is_set_up_is_ended_after_it(service)
 
 
 def test_golds_calls_are_made_once_and_their_failure_is_not_the_models(service):
-    made = task([ADD], [ADD], [PAY], tools=service.Service)
-    for number, attempt in enumerate([made.open() for _ in range(8)]):
-        for calls in ([ADD], [ADD], [PAY] * (number % 2)):
-            assert [attempt.call(call).error for call in calls] == [None] * len(calls)
-            attempt.answer("")
-        assert [turn.passed for turn in attempt.verdicts().turns] == [True, True, number % 2 == 1]
-        attempt.close()
+    for kind, add, look in ((service.Service, ADD, PAY), (type("Slow", (Counter,), {"WAITS": True}), UP, READ)):
+        made = task([add], [add], [look], tools=kind)
+        for number, attempt in enumerate([made.open() for _ in range(8)]):
+            for calls in ([add], [add], [look] * (number % 2)):
+                assert [attempt.call(call).error for call in calls] == [None] * len(calls)
+                attempt.answer("")
+            assert [turn.passed for turn in attempt.verdicts().turns] == [True, True, number % 2 == 1]
+            attempt.close()
     assert service.LOG == {"init": 9, "setup": 9, "add": 18, "pay": 5, "teardown": 9}
     with pytest.raises(ToolUnavailable, match="gold of t"):
         task([PAY], tools=service.Service, start={"fails": "pay", "error": OSError}).open().answer("")
