@@ -46,6 +46,7 @@ def test_gold_scores_one_and_policies_that_solve_nothing_score_next_to_nothing()
     for policy in POLICIES:
         found = [score(policy, category) for category in CATEGORIES]
         assert [(one.passed, one.turns_passed, round(one.progress, 5)) for one in found] == SCORES[policy]
+        assert all((one.progress_raw > 0) == (one.turns_passed > 0) for one in found)
 
 
 def test_what_is_suspicious_of_a_task_is_as_it_was_published():
