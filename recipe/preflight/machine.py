@@ -220,11 +220,12 @@ def find_cluster(config: DictConfig) -> tuple[str, Answer] | None:
 
 
 def read_paths(config: DictConfig) -> list[str]:
-    """Files and folders that a run names and its workers read, absolute: data, model, adapter, reward."""
-    model = config.actor_rollout_ref.model
+    """Files and folders that a run names and its workers read, absolute: data, model, adapter, reward, user's words."""
+    model, user = config.actor_rollout_ref.model, config.interaction.user
     named = [config.data.train_files, config.data.val_files, model.path, model.lora_adapter_path]
     named += [config.reward.custom_reward_function.path, list(config.interaction.environments.values())]
     named += [config.environment.guard, config.offline.files, OmegaConf.select(config, teacher.PATH)]
+    named += [config.stage.resample.pool, user and user.get("file")]
     paths = {os.path.abspath(os.path.expanduser(text)) for item in named for text in as_list(item) if "://" not in text}
     return sorted(path for path in paths if os.path.exists(path))  # what is not here, other checks tell
 

@@ -10,7 +10,7 @@ from recipe.files import PreflightError
 from recipe.machine import cluster as nodes
 from recipe.machine import loopback
 from recipe.memory import known_model
-from recipe.preflight import machine, settings
+from recipe.preflight import machine, settings, teacher
 
 GB = machine.GB
 BIG = "actor_rollout_ref.model.path=qwen3-4b"
@@ -139,6 +139,18 @@ def test_what_nodes_lack_for_what_they_do_is_said_with_the_node_and_all_at_once(
     assert "and 1 more, are asked for" in cluster(node("first"), node("second"), given=given)[0]
 
 
+READ = [f"actor_rollout_ref.model.{name}" for name in ("path", "lora_adapter_path")]
+READ += ["data.train_files", "data.val_files", "environment.guard", "stage.resample.pool", "offline.files"]
+READ += ["interaction.user.file", "reward.custom_reward_function.path", teacher.PATH]
+
+
+def test_all_that_workers_read_has_to_be_on_each_node(configured, tmp_path):
+    for key in READ:
+        (tmp_path / key).touch()
+    found = machine.read_paths(configured(*(f"{key}={tmp_path}/{key}" for key in READ)))
+    assert found == sorted(f"{tmp_path}/{key}" for key in READ)
+
+
 def test_without_a_cluster_several_nodes_say_how_to_start_one(configured, tmp_path, monkeypatch):
     monkeypatch.setattr(loopback, "NOTED", tmp_path / "none")
     config = configured(f"paths.run={tmp_path}/run")
@@ -166,7 +178,8 @@ def test_a_node_says_what_it_is_and_shows_no_secret(tmp_path, monkeypatch):
     assert list(said["packages"]) == ["ray"]
     assert said["paths"] == {str(tmp_path / "model"): 7, "/nothing": None} and "very secret" not in repr(said)
     monkeypatch.setenv("A_KEY", "another")
-    assert nodes.describe(question)["secrets"] != said["secrets"]
+    (tmp_path / "code" / "recipe" / "b.yaml").write_text("1")
+    assert all(nodes.describe(question)[name] != said[name] for name in ("secrets", "code"))
     monkeypatch.setattr(nodes, "SEEN_WITHIN", 1.0)
     with ThreadPoolExecutor() as pool:
         looks = [*pool.map(lambda name: nodes.look(question, name, ["a", "b"]), "ab")]
