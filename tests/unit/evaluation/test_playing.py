@@ -55,6 +55,10 @@ def test_what_cannot_be_played_is_lost_never_scored_and_played_at_the_next_start
             server.play = GOLD
             status, found = run(server.url, tmp_path / name)
             assert (status, found["lost"], found["overall"]["episodes"]) == (0, [], 3)
+    more = ("--samples", "2", "--temperature", "1", "--attempts", "1", "--concurrency", "1")
+    with serving(GOLD, [500] * 2) as server:
+        first, second = (run(server.url, tmp_path / "samples", *more, limit=2)[1] for _ in range(2))
+    assert [(one["overall"]["pass_tasks"], len(one["lost"])) for one in (first, second)] == [(1, 1), (2, 0)]
     done = played(lambda _: TOO_LONG, tmp_path / "all", limit=12)
     assert (done.status, done.found["overall"], len(done.found["lost"])) == (3, None, 12)
     assert all("context" in item["reason"] for item in done.found["lost"]), "none is left untried"

@@ -32,8 +32,8 @@ def test_single_turn_categories_are_averaged_as_the_leaderboard_does_over_whole_
     tasks = [task for task in TASKS if task.category in ("irrelevance", "live_irrelevance")]
     for left_out in (0, 1):
         records = [play(task, PROTOCOL, POLICIES["answers"]) for task in tasks[left_out:]] * 2
-        found = results([Judged(record, None) for record in records], [], None)
-        assert (found["leaderboard"] or {}).get("averages") == (None if left_out else {"irrelevance": 1.0})
+        found = results([Judged(replace(one, facts={"passed_official": False}), None) for one in records], [], None)
+        assert (found["leaderboard"] or {}).get("averages") == (None if left_out else {"irrelevance": 0.0})
         assert left_out or found["leaderboard"]["tasks"] == len(tasks) and "pass_at_k" not in found["overall"]
 
 
@@ -43,14 +43,16 @@ def test_pass_k_is_over_the_same_tasks_for_each_k_those_with_all_samples(samples
     passed = ["1111", "11110", "000", "1110", "100000000", "0111111110", "11", "0"]
     tasks = [task for task in TASKS if task.category == "irrelevance"][:7] + [TASKS[0]]
     records = [[play(task, PROTOCOL, POLICIES[name]) for name in ("nothing", "answers")] for task in tasks]
+    records = [[replace(two[one], facts={"passed_official": not one}) for one in (0, 1)] for two in records]
     episodes = [Judged(two[int(one)], None) for two, said in zip(records, passed, strict=True) for one in said]
     found = results(episodes, [], samples)
     whole = [[*map(int, said)] for said in passed if len(said) >= samples]
     for key, holds in (("pass_at_k", any), ("pass_all_k", all)) if samples > 1 else ():
         ks = [k for k in (1, 2, 3, 4, 8) if k < samples] + [samples]
-        wanted = {str(k): fmean(fmean(map(holds, combinations(said, k))) for said in whole) for k in ks}
-        means = {k: estimate["mean"] for k, estimate in found["overall"][key]["acc"].items()}
-        assert means == pytest.approx(wanted) and [*means] == [*wanted]
+        for name, of in (("acc", whole), ("acc_official", [[1 - one for one in said] for said in whole])):
+            wanted = {str(k): fmean(fmean(map(holds, combinations(said, k))) for said in of) for k in ks}
+            means = {k: estimate["mean"] for k, estimate in found["overall"][key][name].items()}
+            assert means == pytest.approx(wanted) and [*means] == [*wanted]
     said = [" ".join(line.split()) for line in text(found).splitlines()]
     shown = [line for line in said if line.startswith(f"{tasks[7].category} 0 of 1 - -")]
     assert len(shown) == 4 * (samples > 1) and ("pass_at_k" in found["overall"]) is (samples > 1)
@@ -59,9 +61,10 @@ def test_pass_k_is_over_the_same_tasks_for_each_k_those_with_all_samples(samples
 
 def test_only_the_whole_set_has_a_mean_by_bfcls_own_checker():
     tasks = list(load_tasks().values())
-    nothing, gold = (play(tasks[0], PROTOCOL, POLICIES[name]) for name in ("nothing", "gold"))
+    nothing = play(tasks[0], PROTOCOL, POLICIES["nothing"])
+    passes = replace(nothing, facts={"passed_official": True})  # by the official verdict alone
     valid = SimpleNamespace(valid=True, reason="", differences=("one",))
-    pairs = [(task, nothing if number else gold) for number, task in enumerate(tasks)]
+    pairs = [(task, nothing if number else passes) for number, task in enumerate(tasks)]
     judged = [Judged(replace(one, task_id=task.id, category=task.category), valid) for task, one in pairs]
     few = [item for item in judged if item.task.index == 0]
     for episodes, ours, bfcls, given in (

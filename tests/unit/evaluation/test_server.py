@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
+from pathlib import Path
 from unittest.mock import Mock
 
 import psutil
@@ -15,14 +17,16 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
-from support.evaluation import kept
+from support.evaluation import kept, serving
 from transformers import AutoModelForCausalLM
 
+from bfcl_env.source import VERSION
 from recipe import evaluate
 from recipe.cpu import precision
 from recipe.cpu.tiny_policy import CONTEXT
 from recipe.evaluation import server
 from recipe.evaluation.store import Settings
+from recipe.stage import state
 from recipe.stage.weights import note_base
 
 
@@ -91,22 +95,49 @@ def adapter_of(base, folder, rank=4, seed=0):
     return folder
 
 
-def test_adapters_have_room_in_vllm_are_on_their_own_model_and_are_not_mixed(tiny, tmp_path, capsys, monkeypatch):
+def test_adapters_have_room_in_vllm_and_are_on_their_own_model(tiny, tmp_path, capsys):
     for ranks, room in (((4,), "8"), ((8, 33), "64"), ((300, 16), "512")):
         flags = server.adapter_flags({f"of_{rank}": adapter_of(tiny, tmp_path / str(rank), rank) for rank in ranks})
         assert flags[:5] == ["--enable-lora", "--max-loras", str(len(ranks)), "--max-lora-rank", room]
         assert flags[5:] == ["--lora-modules", *(f"of_{rank}={tmp_path / str(rank)}" for rank in ranks)]
-    adapters = [adapter_of(tiny, tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))]
     other = shutil.copytree(tiny, tmp_path / "other")
     weights = load_file(other / "model.safetensors")
     save_file(weights | {"model.norm.weight": weights["model.norm.weight"] + 1}, other / "model.safetensors")
-    assert evaluate.main(arguments(other, tmp_path / "out", "--adapter", str(adapters[0]))) == 1
+    assert evaluate.main(arguments(other, tmp_path / "out", "--adapter", str(tmp_path / "4"))) == 1
     assert "with --adapter its base" in capsys.readouterr().err and not (tmp_path / "out").exists()
-    monkeypatch.setattr(evaluate, "_play", lambda *given: given[-1].add({}) or [])
-    for adapter, status in ((adapters[0], 0), (adapters[0], 0), (adapters[1], 1), (None, 1)):
-        more = ("--adapter", str(adapter)) if adapter else ()
-        assert evaluate.main(arguments(tiny, tmp_path / "out", *more)) == status
-    assert "model was" in capsys.readouterr().err
+
+
+def test_an_adapter_is_asked_as_in_its_training_and_not_mixed_with_another(tiny, tmp_path, capsys, monkeypatch):
+    base, stage, out = Path(shutil.copytree(tiny, tmp_path / "base")), tmp_path / "stage", tmp_path / "out"
+    adapter, text = adapter_of(base, stage / "adapter"), (template := base / "chat_template.jinja").read_text()
+    (stage / "config").mkdir()
+    settings = "interaction: {protocol: hermes, docs: signature, max_tokens_per_reply: 7}"
+    (stage / "config" / "resolved.yaml").write_text(settings)
+    state.update(stage, chose=({"stage": "it", "setting": "stage.gate.metric", "metric": "val_dev/acc"},))
+    given = ["--model", str(base), "--adapter", str(adapter), "--out", str(out), "--docs", "json", "--hardware", "tiny"]
+    given += ["--category", "base", "--limit", "1", "--"]
+    flags, served = ["--max-model-len", "4096", "--hf-token", "hf_secret"], []
+    with serving(lambda _: "done") as fake:
+        monkeypatch.setattr(server, "serve", lambda *asked: served.append(asked) or nullcontext(fake.url))
+        for change, status in (
+            (lambda: None, 0),
+            (lambda: None, 0),
+            (lambda: template.write_text(f"{text} "), 1),
+            (lambda: template.write_text(text), 0),
+            (lambda: adapter_of(base, adapter, seed=1), 1),
+        ):
+            change()
+            assert evaluate.main([*given, *flags]) == status
+    assert served == [(base, out / "server.log", "tiny", [*server.adapter_flags({"adapter": adapter}), *flags])]
+    assert capsys.readouterr().err.count("model was") == 2
+    assert (fake.requests[0]["model"], fake.requests[0]["max_tokens"]) == ("adapter", 7)
+    found = json.loads((out / "results.json").read_text())
+    assert "val_dev/acc (it" in found["note"] and "docs signature, not json" in found["note"]
+    assert (found["settings"]["protocol"], found["source"]["bfcl_eval"]) == ("hermes", VERSION)
+    made, asked = found["settings"]["made_with"], ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    commit = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+    assert (made["commit"] or "").removesuffix("-dirty") == commit
+    assert made["flags"][:2] + made["flags"][-2:] == ["--dtype", "float32", "--max-model-len=4096", "--hf-token=***"]
 
 
 def test_the_context_is_that_of_the_flag_or_else_of_the_model_and_scaled_positions_are_not_guessed(tiny, tmp_path):
@@ -125,11 +156,9 @@ def test_the_context_is_that_of_the_flag_or_else_of_the_model_and_scaled_positio
 
 def test_tasks_whose_gold_does_not_fit_are_counted_before_the_server_starts(tiny, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(server, "serve", Mock(side_effect=server.PreflightError("no server")))
-    for context, said in (("1000000", False), ("300", True)):
-        given = ["--docs", "signature", "--limit", "2", "--out", str(tmp_path / context), "--", "--max-model-len"]
-        assert evaluate.main(["--model", str(tiny), *given, context]) == 1
-        printed = capsys.readouterr().out
-        assert ("over budget: gold of 8 of 8 tasks" in printed) == said and "starting vLLM" in printed
+    given = ["--docs", "signature", "--limit", "2", "--out", str(tmp_path), "--", "--max-model-len", "300"]
+    assert evaluate.main(["--model", str(tiny), *given]) == 1
+    assert "over budget: gold of 8 of 8 tasks" in capsys.readouterr().out
     categories = ("multi_turn_base", "multi_turn_long_context")
     for context, reply, counts in (("1000000", 30, [6]), ("2048", None, range(1, 6)), ("2048", 40, range(2, 7))):
         settings = Settings("m", None, "val", categories, "think_xml", "signature", 1, 0.0, reply, 3)

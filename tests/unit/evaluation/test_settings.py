@@ -1,12 +1,9 @@
 """What an evaluation is played with, and what is kept: no two are mixed, and a damaged line costs no other."""
 
 import json
-import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
-from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 from support.evaluation import PROTOCOL, gold_player, kept, played, run, serving
@@ -16,7 +13,6 @@ from support.phone import write_phone
 from transformers import AutoTokenizer
 
 from bfcl_env import load_scenarios
-from bfcl_env.source import VERSION as VERSION_OF_BFCL
 from interaction.record import VERSION, EpisodeRecord
 from recipe import evaluate
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tiny_policy
@@ -26,6 +22,7 @@ from recipe.evaluation.store import Settings, Store, read_episodes
 from recipe.files import PreflightError
 from recipe.reward import sample_record
 from recipe.settings import compose as compose_stage
+from recipe.stage import state
 from recipe.tools.policies import POLICIES, play
 
 GOLD = gold_player("base")
@@ -78,6 +75,7 @@ def test_a_message_ends_with_the_token_of_the_chat_template_or_as_the_endpoint_i
 def test_a_field_that_the_server_refuses_is_named_and_can_be_left_out(tmp_path, capsys):
     for name, status, words in (
         ("max_tokens", 400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
+        ("temperature", 400, "Unsupported value: 'temperature' does not support 0 with this model."),
         ("top_k", 400, "Unrecognized request argument supplied: top_k"),  # OpenAI's words, then pydantic's
         ("repetition_penalty", 422, '[{"type": "extra_forbidden", "loc": ["body", "repetition_penalty"]}]'),
     ):
@@ -139,27 +137,6 @@ def test_only_bfcls_own_rules_give_bfcls_score(tmp_path):
         assert (done.found["multi_turn_official"] is not None) is official
 
 
-def test_a_model_is_asked_as_in_its_training_and_other_settings_are_noted(tmp_path, monkeypatch):
-    model = finished_run(tmp_path, interaction__docs="signature", interaction__max_tokens_per_reply=96)
-    with serving(GOLD) as server:
-        server.name = "model"
-        monkeypatch.setattr("recipe.evaluation.server.serve", lambda *_: nullcontext(server.url))
-        given = ["--model", str(model / "stage2_base" / "hf"), "--category", "base", "--limit", "1"]
-        flags = ["--", "--max-model-len", "4096", "--hf-token", "hf_secret"]
-        assert evaluate.main([*given, "--max-tokens", "64", "--out", str(tmp_path / "out"), *flags]) == 0
-    note = json.loads((tmp_path / "out" / "results.json").read_text())["note"]
-    assert "trained with max_tokens_per_reply 96, not 64" in note and "docs" not in note
-    settings = json.loads((tmp_path / "out" / "settings.json").read_text())
-    assert settings["docs"] == "signature" and settings["source"]["bfcl_eval"] == VERSION_OF_BFCL
-    assert settings["options"]["at_step_limit"] == "official" and settings["policy"]["max_steps_per_turn"] == 21
-    made_with, asked = settings["made_with"], ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    commit = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
-    assert (made_with["commit"] or "").removesuffix("-dirty") == commit
-    assert made_with["versions"]["transformers"] == version("transformers")
-    assert made_with["flags"][:2] == ["--dtype", "float32"], "tiny's"
-    assert made_with["flags"][-2:] == ["--max-model-len=4096", "--hf-token=***"]
-
-
 def test_a_mistake_on_the_command_line_is_named_before_anything_is_played(tmp_path, capsys):
     phone, asked = str(write_phone(tmp_path)), "--user kind=endpoint --user url=http://x/v1"
     for words in (
@@ -182,6 +159,7 @@ def test_the_official_splits_are_what_tau2_bench_publishes_or_are_refused(capsys
             given, _ = parse([*HERE, *f"{tau} {named} --domain {domain} --split {split}".split()], None)
             tasks = [task for task, _ in settings_of(given).tasks()]
             assert len(tasks) == size and all(task.mode == "user" for task in tasks), (domain, split)
+    assert settings_of(parse([*HERE, *f"{tau} --turn-policy max_steps=9".split()], None)[0]).policy["max_steps"] == 9
     for words, remedy in {
         named: "Give --environment tau",
         tau: "Give --user",
@@ -224,11 +202,13 @@ def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
     rollouts.mkdir(parents=True)
     old = lines[0].replace(f'"version": {VERSION}', '"version": 0')
     (rollouts / "000001.jsonl").write_text("\n".join([*lines, old, "{cut off"]))
+    state.update(rollouts.parents[1], chose=({"stage": "s", "setting": "stage.gate.metric", "metric": "val_dev/acc"},))
     assert evaluate.main(["--records", str(tmp_path / "run"), "--out", str(tmp_path / "out")]) == 0
     assert "3 episodes in 1 files; 1 lines are no record of this version" in capsys.readouterr().out
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert found["categories"]["multi_turn_miss_func"]["acc_bfcl"]["mean"] == 1.0
     assert found["verdicts"]["agree"] == 3 and found["multi_turn_official"] is None and not kept(tmp_path / "out")
+    assert "by val_dev/acc (s, stage.gate.metric)" in found["note"]
     assert {part: group["tasks"] for part, group in found["parts"].items()} == {"dev": 1, "test": 1}
 
 
