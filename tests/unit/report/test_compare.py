@@ -1,4 +1,4 @@
-"""Pass rates by hand, StepTool's published ones, and methods on the same queries."""
+"""Pass rates by hand, and methods on the same queries."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ from interaction.episode_file import append
 from recipe.evaluation.intervals import CHANGE, SHARE, interval, of_difference
 from recipe.report import __main__ as command
 from recipe.report import sources
-from recipe.report.pass_rate import AVERAGE, Figure, Method, Query, compare, figures, together
+from recipe.report.pass_rate import AVERAGE, Figure, Method, Query, compare, figures
 from recipe.reward import sample_record
 from recipe.stage import state
 from rewards.votes import SOLVED
@@ -72,24 +72,17 @@ def test_the_example_comes_out_to_the_digit(example, tmp_path, report):
     assert difference == pytest.approx((1 / 3 + 1 / 2 + 1 / 2 + 0 + 0 + 1 / 2) / 6)
     assert "37.5 ± 10.2" in (tmp_path / "out" / "pass_rate.html").read_text()
     (example / "sft_cot").rename(example / "=1+1")
-    report("--compare", example)
-    with (tmp_path / "out" / "pass_rate.csv").open() as file:
-        assert {row["method"] for row in csv.DictReader(file)} == {"'=1+1", "step_cot"}, "no spreadsheet computes it"
+    report("--compare", example, "--baseline", "step_cot")
+    with (tmp_path / "out" / "differences.csv").open() as file:
+        assert {(row["method"], row["baseline"]) for row in csv.DictReader(file)} == {("'=1+1", "step_cot")}
 
 
-def test_figures_of_several_subsets_are_what_steptool_publishes(tmp_path):
-    for means, deviations, queries, published in (
-        # of StepTool's README: subsets, their deviations and queries, and what is published for all of them, or for I1
-        ([54.2, 50.3, 56.5, 52.0, 45.4, 37.2], [0.5, 0.8, 1.5, 0.6, 0.6, 1.0], None, (49.3, 0.8)),
-        ([56.4, 49.0, 46.3], [1.8, 1.2, 1.8], [163, 153, 158], (50.6, 1.6)),
-    ):
-        found = together([Figure(one, its, 1) for one, its in zip(means, deviations, strict=True)], queries)
-        assert (found.mean, found.deviation) == pytest.approx(published, abs=0.06)  # of rounded numbers
+def test_subsets_stand_in_the_order_of_steptools_tables_and_one_round_has_no_deviation(tmp_path):
     for name in ("own", "G3_instruction", "G2_category", "G1_instruction"):
         write(tmp_path / "m" / f"{name}.json", a="S", b="U")
     (method,) = sources.methods([tmp_path / "m"])
     assert [*figures(method)] == ["G1_instruction", "G2_category", "G3_instruction", "own", AVERAGE]
-    assert figures(method)["own"] == Figure(0.75, None, 2), "one round has no deviation"
+    assert figures(method)["own"] == Figure(0.75, None, 2)
 
 
 def method(name, subset="s", clusters=False, **votes):
@@ -99,9 +92,7 @@ def method(name, subset="s", clusters=False, **votes):
 
 def test_two_methods_are_compared_on_the_queries_that_both_have_by_clusters():
     before, after = method("old", a=0, b=0.5, c=1), method("new", b=1, c=1, d=0)
-    (pair,) = compare(after, before)
-    assert (pair.queries, pair.before, pair.after) == (2, 0.75, 1.0)
-    assert pair.interval == pytest.approx(interval([0.5, 0.0], "ab", bounds=CHANGE))
+    assert compare(after, before)[0][3:6] == (2, 0.75, 1.0)
     assert compare(after, method("old", subset="another", b=1)) == []
     values = {"a1": 1.0, "a2": 1.0, "b1": 0.0, "b2": 0.0, "c1": 1.0, "c2": 0.0}
     new, old = method("new", clusters=True, **values), method("old", clusters=True, **dict.fromkeys(values, 0.0))
@@ -129,6 +120,7 @@ def evaluation(folder, solved, environment="bfcl", **settings):
         for sample, passed in enumerate(samples):
             episode = sample_record() | {"environment": environment, "task_id": task}
             episode |= {"category": task.rpartition("_")[0], "outcome": {"passed": passed, "components": {}}}
+            episode["turns"] = [turn if passed else turn | {"steps": []} for turn in episode["turns"]]  # without a call
             append(folder / "episodes.jsonl", {"task_id": task, "sample": sample, "episode": episode})
     (folder / "settings.json").write_text(json.dumps({"docs": "json", "options": {}, **settings}))
     return folder
@@ -140,7 +132,7 @@ def test_evaluations_stand_beside_votes_and_settings_that_differ_are_named(examp
     mine = evaluation(tmp_path / "mine", solved)
     other = evaluation(tmp_path / "other", {**solved, "multi_turn_base_0": [True]}, docs="signature")
     said = " ".join(report(mine, "--compare", example, other)[1].split())
-    assert "75.0 +- 25.0" in said and "mine and sft_cot have no query in common" in said
+    assert "75.0 +- 25.0 0.0 +- 0.0 - 37.5 +- 12.5 50.0" in said and "mine and sft_cot have no query in common" in said
     assert 'Settings that differ, other | mine: docs: "signature" | "json".' in said
     assert "other: 1 of 3 tasks lack a sample and are left out" in said
     (own,) = sources.methods([mine])
@@ -155,13 +147,15 @@ def test_evaluations_stand_beside_votes_and_settings_that_differ_are_named(examp
 def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_verdicts(tmp_path, report):
     seeds = {"a1": "10010", "a2": "11010", "b1": "11110", "b2": "0111", "b3": "11011"}  # which tasks each solved
     for name, solved in seeds.items():
-        run = a_run(tmp_path / name, [ord(name[0]) + 0.1 * int(name[1])] * 2, "stage2_base")
+        for stage in ("stage1_format", "stage2_base"):
+            run = a_run(tmp_path / name, [ord(name[0]) + 0.1 * int(name[1])] * 2, stage)
+        validated(run, 2, {"multi_turn_base_0": [0.0]}, stage="stage1_format")
         tasks = {f"multi_turn_base_{index}": [float(passed)] for index, passed in enumerate(solved)}
         for step, played in ((1, {}), (2, tasks), (3, {"multi_turn_base_0": [0.0]})):  # step 3 has not been logged
-            validated(run, step, played, stage="stage2_base")
+            validated(run, step, played, stage="stage2_base", reward={"calls": 0.0})
         validated(run, 2, {"multi_turn_base_9": [1.0]}, part="guard", stage="stage2_base")
         warm = "x" if name in ("a1", "a2") else name
-        state.update(run / "stage2_base", began=state.Start(model=f"/{warm}", weights=warm, made="y"))
+        state.update(run / "stage1_format", began=state.Start(model=f"/{warm}", weights=warm, made="y"))
     a, b = ([tmp_path / name for name in seeds if name[0] == recipe] for recipe in "ab")
     assert report("--compare", *a, "--with", *b)[0] == 0
     found = json.loads((tmp_path / "out" / "pass_rate.json").read_text())
@@ -175,9 +169,10 @@ def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_ver
     notes = "\n".join(found["notes"])
     assert f"\n{tmp_path}/a1, {tmp_path}/a2 share a warm start" in notes and notes.count("share a warm start") == 1
     assert "1 tasks that not all seeds have are left out" in notes
-    row, guard = sources.methods([a[0]])
+    _, row, guard = sources.methods([a[0]])
     assert (row.name, guard.name) == ("a1/stage2_base", "a1/stage2_base, guard")
     assert row.subsets["multi_turn_base"]["multi_turn_base_1"] == Query((0.0,), ("bfcl", "1"))
+    assert [{item.called for item in one.played} for one in (row, guard)] == [{False}, {None}]
     assert row.notes == ("the validation of stage2_base after step 2",)
     assert [*guard.subsets["multi_turn_base"]] == ["multi_turn_base_9"]
     for others, word in (([b[0], a[0]], "no second seed"), ([tmp_path / "votes"], "votes has 0")):
@@ -193,8 +188,9 @@ def test_a_task_of_another_seeds_file_is_another_one_though_its_id_is_the_same(t
         line["episode"]["turns"][0]["user"] += " Now."
     (paths[2] / "episodes.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     for others, queries in ((paths[1:2], [(0.5,), (1.0,)]), (paths[1:], [(1.0, 1.0)])):
-        b = sources.recipes(paths[:1], others)[1]
+        _, b, *_ = found = sources.recipes(paths[:1], others)
         assert [query.votes for query in b.subsets["made/base"].values()] == queries, "samples of a seed are one vote"
+        assert {*sum((query.votes for query in found[-1].subsets["made/base"].values()), ())} == {1.0}, "official"
     (paths[1] / "episodes.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines[1:]))
     for one in sources.recipes(paths[:1], paths[1:2]):
         assert [name.split()[0] for name in one.subsets["made/base"]] == ["made/base_1"], "one lost a sample of base_0"

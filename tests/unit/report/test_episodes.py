@@ -69,9 +69,8 @@ def test_a_damaged_line_costs_no_other_and_the_page_is_made(tmp_path):
 
 def test_failures_of_validation_are_chosen_first(tmp_path):
     stage = a_run(tmp_path, [0.5] * 14) / STAGE
-    for step in range(1, 15):
-        for n in range(20):
-            append(path_of(stage / "rollouts", "train", step), line(step, 0, n, score=1.0))
+    for step, n in itertools.product(range(1, 15), range(20)):
+        append(path_of(stage / "rollouts", "train", step), line(step, 0, n, score=1.0))
     for n in range(30):
         append(path_of(stage / "rollouts", "val", 14), {**line(14, 0, n, score=0.0), "split": "val"})
     chosen = choose([stage], 200)

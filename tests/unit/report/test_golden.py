@@ -26,8 +26,8 @@ def golden_run(run: Path, seed: int) -> Path:
         for part, names in (("dev", NAMES[::3]), ("test", [*NAMES[1:3], *NAMES[4:]]), ("guard", ["base_9"])):
             for name in names:
                 acc = int(draw.random() < 0.3 + gain)
-                told = {"acc_official": 1 - acc, "progress": (1 + 3 * acc) / 4, "calls": acc}
-                validated(run, step, {name: [acc]}, part, stage, told | {"surplus": acc * (step > 0)})
+                told = {"acc_official": 1 - acc, "progress": (1 + 3 * acc) / 4, "calls": 3 * acc}
+                validated(run, step, {name: [acc]}, part, stage, told | {"surplus": 2 * acc * (step > 0)})
 
     write_metrics(run, "stage0_sft", "1.jsonl", [(step, {"train/loss": 2 - step**0.5}) for step in range(1, 13)])
     losses = [(step, {"val/loss": loss}) for step, loss in ((4, 1.5 + seed), (8, 1.25), (12, 1.375))]

@@ -68,6 +68,7 @@ def test_one_run_has_an_interval_over_clusters_where_all_its_episodes_are_stored
     expected = interval([move / 2 for move in moves] + moves, "aabb" * 2, [0] * 4 + [1] * 4)
     assert both is not None and both.interval == pytest.approx(expected)
     path_of(one / STAGE / "rollouts", "train", 8).write_text("")
+    assert rise([one / STAGE, two / STAGE], REWARD).interval is None, "of the seed that is left alone"
     async_run = a_run_with_episodes(tmp_path / "async", 0.2)
     note_trained(async_run / STAGE, 1, ["u_0_0"], [{"global_steps": 1}])
     late = {"step": 1, "environment": "bfcl", "category": "base", "uid": "v", "session_id": 7, "task_id": "base_0"}
