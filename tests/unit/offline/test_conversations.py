@@ -50,12 +50,13 @@ def refusal(path: Path) -> str:
 def test_lines_and_rows_are_read_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "chat.jsonl"
     lines = [
-        line(said("system", " Be brief.\n"), *TALK, id=7, source="a hub"),
+        line(said("system", " Be brief.\n"), *TALK, id=0, query_id=0, query="", source="a hub"),
         "",
         line(*TALK, said("tool", "wet", tool_call_id="a1"), said("assistant", "Yes.", weight=1, name="b"), tools=[]),
     ]
     path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
     found = read_conversations([str(path)])
+    assert [one.queries for one in found] == [{("id", str(path), "0"), ("query_id", "0")}, set()]
     assert [one.place for one in found] == [f"{path}, line 1", f"{path}, line 3"]
     assert [one.messages for one in found] == [
         (said("system", " Be brief.\n"), *TALK),
@@ -240,6 +241,8 @@ def test_verl_gets_the_files_of_both_sides_and_validates_only_where_there_is_one
 def test_what_cannot_be_trained_is_refused_with_what_to_set(tmp_path: Path) -> None:
     for overrides, words in (
         (["data.val_files=HERE/train.jsonl"], "8 of 8 rows of data.val_files"),
+        (["data.val_files=HERE/train.jsonl", "data.val_share=0.2"], "data.val_share: with"),
+        (["data.custom_cls.path=mine.py"], "data.custom_cls"),
         (["data.train_batch_size=8", "data.val_share=0.2"], "6 conversations make 0 steps"),
         (["trainer.total_training_steps=9", "trainer.total_epochs=2"], "8 steps"),
         (["data.use_dynamic_bsz=true", "data.max_token_len_per_gpu=99"], "data.max_token_len_per_gpu=99"),

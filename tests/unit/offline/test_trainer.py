@@ -49,7 +49,7 @@ def test_verl_gets_the_columns_of_the_episode_as_it_was_played(make_loop: Any, e
 
 
 def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(tmp_path: Path, monkeypatch: Any) -> None:
-    lines = [line(uid=str(number % 11), session=number // 11) for number in range(12)]
+    lines = [line(scores=(at / 8, 1.0), uid=str(at % 11), session=at // 11) for at in range(12)]
     path = write_lines(tmp_path / "000001.jsonl", lines)
     stored = {"limits": ROOMY, "vocabulary": 2048, "grouped": False, "log_probs": True}
     config = OmegaConf.create({"paths": {"stage": str(tmp_path)}, "data": {"stored": stored}})
@@ -75,13 +75,15 @@ def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(tmp_path: Pat
     for module in (verls, trainer):
         monkeypatch.setattr(module, "tq", SimpleNamespace(async_kv_batch_put=put, kv_put=put_one))
     manager = trainer.StoredTrajectories.create(config=config, llm_client=None)
-    for at, rows in ((9, [data[6], data[2]]), (10, [grouped[0]])):
+    first, second = {"x_0_0": 5, "y_0_0": 1}, {"x_0_0": 0, "x_1_0": 11}
+    for at, rows, scored in ((9, [data[6], data[2]], first), (10, [grouped[0]], second)):
         batch = get_tensordict({**collate_fn(rows), "uid": ["x", "y"][: len(rows)]})
         assign_non_tensor_data(batch, "global_steps", at)
         manager.generate_sequences(batch)
         assert tags["x_0_0"]["global_steps"] == at and tags["x_0_0"]["seq_len"] == 9
         assert fields["x_0_0"]["input_ids"].tolist() == [1, 2, 3, 5, 6, 4, 7, 8, 9]
-        assert fields["x_0_0"]["rm_scores"].tolist() == [0, 0.25, 0, 0, 0, 1.0]
+        for key, number in scored.items():
+            assert fields[key]["rm_scores"].tolist() == [0, number / 8, 0, 0, 0, 1.0], key
     assert set(tags) == {"x", "y", "x_0_0", "y_0_0", "x_1_0"} and tags["x"] == {"status": "finished"}
     steps = [json.loads(line) for line in (tmp_path / "batches.jsonl").read_text().splitlines()]
     said = [(step["step"], [place.rpartition(" ")[2] for place in step["trajectories"]]) for step in steps]

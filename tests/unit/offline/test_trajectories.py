@@ -1,6 +1,5 @@
 """Stored trajectories as they are read: the tokens that were played, and a name for everything that is wrong."""
 
-import itertools
 import math
 import re
 from pathlib import Path
@@ -56,8 +55,8 @@ def test_an_episode_has_the_ids_mask_steps_and_log_probabilities_that_were_store
 
 def test_a_text_is_tokenised_alone_and_the_model_s_tokens_are_those_of_the_responses(tmp_path: Path) -> None:
     steps = [("Will it rain?", "Thought: look<|im_end|>", 0.5), ("It is dry.", "Action: weather", -1.0)]
-    ((place,),) = look(write_rows(tmp_path / "trajectories.parquet", ("q", steps))).items(grouped=False)
-    one = read(place, ROOMY, tokenizer())
+    path = write_rows(tmp_path / "trajectories.parquet", ("p", steps[:1]), ("q", steps))
+    one = read(look(path).items(grouped=False)[1][0], ROOMY, tokenizer())
     said = [tokenizer().encode(text, add_special_tokens=False) for step in steps for text in step[:2]]
     assert one.trajectory.ids == [token for ids in said for token in ids]
     assert one.trajectory.mask == [*[1] * len(said[1]), *[0] * len(said[2]), *[1] * len(said[3])]
@@ -113,13 +112,6 @@ def test_what_is_wrong_is_named_by_file_line_and_field(tmp_path: Path) -> None:
         path.write_bytes(content)
         (mistake,) = look(path).mistakes
         assert "cannot be read as parquet" in mistake
-
-
-def test_whatever_stands_in_a_line_is_a_trajectory_or_a_mistake(tmp_path: Path) -> None:
-    junk = [None, True, -1, 10**400, "x", "\ud800", [], [[]], [{"a": [None]}], {}, {"prompt": {}, "turns": 3}]
-    for name, value in itertools.product(("tokens", "score", "step_scores", "episode", "reward", "uid", "step"), junk):
-        result = look(write_lines(tmp_path / "000001.jsonl", [{**line(), name: value}]))
-        assert len(result.mistakes) + result.counts["trained"] + result.counts["silent"] == 1, (name, value)
 
 
 def test_ids_of_another_model_are_told_by_their_size_and_by_what_they_read(tmp_path: Path) -> None:

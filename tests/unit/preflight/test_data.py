@@ -125,6 +125,7 @@ def test_training_rows_may_be_validated_on_held_out_ones_are_not_trained_on_and_
     train, val = str(made / "tiny_full.parquet"), str(made / "tiny_val.parquet")
     assert said(val=[val, train])[1].startswith("4 of 12 rows of data.val_files")
     assert "8 of 8 rows of data.train_files" in said(train=val)[0]
+    assert "8 of 8 rows of stage.resample.pool" in said(stage__resample__pool=val)[0]
     assert said(val=[], trainer__test_freq=-1, trainer__val_before_train=False)[0] == ""
     assert "data.val_files" in said(val=[], trainer__test_freq=5)[0]
 

@@ -12,7 +12,6 @@ from support.stages import edited
 from transformers import AutoModelForCausalLM
 
 from interaction import get_protocol
-from recipe import memory
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tokenizer
 from recipe.files import PreflightError
 from recipe.preflight import check, model, teacher
@@ -38,6 +37,8 @@ def test_a_stage_starts_from_what_the_one_before_it_has_exported(checked, policy
         shutil.copytree(policy, tmp_path / place)
         config, said = checked(stage=stage)
         assert said == "" and config.actor_rollout_ref.model.path == f"{tmp_path}/{place}"
+    own = shutil.copytree(policy, tmp_path / "run" / "stage0_own" / "hf")
+    assert checked("stage.warm_start=own", stage="stage1")[0].actor_rollout_ref.model.path == str(own)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert model.start_model("~/none") == f"{tmp_path}/none"
 
@@ -86,6 +87,7 @@ def test_a_model_that_is_not_whole_or_does_not_fit_is_named(checked, policy, tmp
     path, short = f"actor_rollout_ref.model.path={policy}", "data.max_prompt_length=200"
     assert "max_model_len=1500" in checked(path, "actor_rollout_ref.rollout.max_model_len=1500")[1]
     assert "Set data.max_prompt_length=" in checked(path, short, "data.filter_overlong_prompts=false")[1]
+    assert f"{tmp_path}/2" in checked(path, "algorithm=opd", f"{teacher.PATH}={tmp_path}/2")[1]
     for name in ("/no/such/model", "~nobody/m", "a b"):
         with pytest.raises(PreflightError, match="Set MODEL"):
             model.start_model(name)
@@ -158,16 +160,3 @@ def test_a_teacher_that_cannot_score_the_tokens_of_the_model_is_refused(configur
         said = refusal(teacher.fits(config, tokenizer, {}, notes))
         assert word in said and bool(said) is bool(word), (number, said)
         assert note in "".join(notes) and bool(notes) is bool(note), (number, notes)
-
-
-def test_memory_counts_the_teacher_on_cards_of_its_own(capsys):
-    """Half of the cards train; the teacher's weights, cache and log-probabilities have to fit the others."""
-    opd, inference = ["qwen3-4b", "algorithm=opd", f"{teacher.PATH}=qwen3-8b"], f"{memory.TEACHER}.inference"
-    for card, given, words in (  # with 80 GB and no more it fits
-        ("24", "max_num_batched_tokens=8192", ("room for 15976 of 32769 tokens.", "15,976 tokens of cache")),
-        ("80", "max_num_batched_tokens=16384", ("takes 25.5 GB beside", "4 cards")),
-        ("80", "gpu_memory_utilization=0.2", ("room for 0 of 32769 tokens.", " 0 tokens of cache")),
-    ):
-        assert memory.main([*opd, "--card", card, f"{inference}.{given}"]) == 1
-        found = capsys.readouterr().out
-        assert all(word in found for word in words), found

@@ -87,6 +87,9 @@ BAD = [
     ([*TAUGHT, "distillation.distillation_loss.use_policy_gradient=false"], "use_policy_gradient=true"),
     ([*TAUGHT, FILTER], "filter_groups"),
     ([FROM_GOLD, "stage.resample.pool=a.parquet"], "from_gold"),
+    ([FILTER, "stage.resample.pool=a.parquet"], "stage.resample.pool"),
+    ([*OFFLINE, "stage.resample.pool=a.parquet"], "stage.resample.pool=null"),
+    (["stage.resample.keep=[0.8,0.2]"], "stage.resample"),
     ([FROM_GOLD, "stage.gate.kind=leave_at", "stage.gate.value=1.0"], "stage.gate=null"),
     ([FROM_GOLD, "interaction.train.calls_per_message=first"], "calls_per_message=all"),
     (["algorithm=opd_grpo", *TAUGHT[1:], f"{ROLLOUT}.n=1"], f"{ROLLOUT}.n=1"),
@@ -136,8 +139,9 @@ def test_what_works_is_not_refused_and_all_problems_are_named_at_once(judged):
 
 def test_every_mode_passes_with_the_devices_that_it_takes(configured):
     for mode, algorithm in (("async", "tppo"), ("separate", "appo")):
-        config = configured(f"trainer={mode}", f"algorithm={algorithm}", "trainer.n_gpus_per_node=1")
-        check_settings(config)
+        given = (f"trainer={mode}", f"algorithm={algorithm}", "trainer.n_gpus_per_node=1", "trainer.logger=[console]")
+        check_settings(config := configured(*given))
+        assert config.trainer.logger == ["console", "file"], "gates and tables read the file"
         assert config.actor_rollout_ref.actor.optim.clip_grad == config.critic.optim.clip_grad == 0.5, "what verl reads"
         assert any("may span 4 versions" in note for note in settings.notes(config))
     config = configured(SEPARATE, GPU, "trainer.n_gpus_per_node=4")
@@ -169,11 +173,13 @@ def test_micro_batches_divide_the_trajectories_and_token_budgets_hold_the_longes
 
 def test_stored_trajectories_are_the_data_and_the_start_model_gives_the_old_log_probabilities(judged):
     off = ["algorithm.use_kl_in_reward=false", f"{ACTOR}.use_kl_loss=false"]
-    config, said = judged([*OFFLINE, *off])
-    assert not said and len(config.data.train_files) == 1 and config.trainer.test_freq == -1
+    config, said = judged([*OFFLINE, *off, "data.shuffle=false"])
+    assert not said and len(config.data.train_files) == 1 and config.trainer.test_freq == -1 and config.data.shuffle
     assert config.actor_rollout_ref.actor.use_kl_loss and config.actor_rollout_ref.actor.kl_loss_coef == 0
     config, said = judged([*OFFLINE, *off, "offline.old_log_probs=step"])
     assert not said and not config.actor_rollout_ref.actor.use_kl_loss
+    config, said = judged([*OFFLINE, f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.kl_loss_coef=0.5"])
+    assert not said and config.actor_rollout_ref.actor.kl_loss_coef == 0.5, "a KL that was asked for stays"
 
 
 def test_what_is_set_and_does_nothing_is_a_line_and_the_recipe_as_it_is_has_none(configured):

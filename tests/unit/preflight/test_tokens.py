@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 from support.own_environment import example, write_namesake
+from support.stages import save
 from tokenizers.processors import TemplateProcessing
 from verl.trainer.ppo.utils import create_rl_dataset
 
@@ -18,13 +19,13 @@ from interaction.gold import play_gold
 from recipe.cpu.tiny_policy import make_tokenizer
 from recipe.preflight.data import parquet_rows
 from recipe.preflight.tokens import Budget, Lengths, check_budget, over_budget
+from recipe.stage import state
 
 think_xml = get_protocol("think_xml", docs="signature")
 SHORT = load_scenarios("multi_turn_base", split="train")[:6]
 LONG = load_scenarios("multi_turn_long_context", split="train")[:6]
 LIMIT = 3_000
 """Tokens of a response that all of SHORT and only some of LONG fit into."""
-
 
 TOKENIZER = make_tokenizer([turn.user for scenario in SHORT for turn in scenario.turns])
 LENGTHS = Lengths(TOKENIZER)
@@ -91,7 +92,7 @@ def test_gold_has_the_limits_of_message_turn_and_result_to_the_token(tmp_path, m
 def judged(configured, refusal, tmp_path):
     """The problems, the notes and the configuration of a stage with these tasks."""
 
-    def judged(train, val, over_budget="keep", from_gold=None, held_out="val", pool=(), prompts=(), **data):
+    def judged(train, val, over_budget="keep", from_gold=None, held_out="val", pool=(), prompts=(), shown=None, **data):
         config, notes = configured(f"stage.over_budget={over_budget}", f"paths.run={tmp_path}"), list[str]()
         for key, split, scenarios in (("train_files", "train", train), ("val_files", held_out, val)):
             config.data[key] = str(tmp_path / f"{key}.parquet")
@@ -101,7 +102,8 @@ def judged(configured, refusal, tmp_path):
             write_table(rl_table(scenarios, "train", think_xml), Path(name))
         config.stage.resample.pool = names or None
         policy = {"max_steps_per_turn": 20}
-        config.interaction.update(max_tokens_per_reply=None, train={**policy, "from_gold": from_gold}, val=policy)
+        config.interaction.update(max_tokens_per_reply=None, train={**policy, "from_gold": from_gold})
+        config.interaction.val = {**policy, "max_result_chars": shown}
         config.actor_rollout_ref.rollout.max_model_len = None
         config.data.update({"train_batch_size": 2, "max_prompt_length": 8192, "max_response_length": LIMIT, **data})
         read = {str(path): parquet_rows(path) for path in tmp_path.glob("*.parquet")}
@@ -154,6 +156,11 @@ def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_lo
     ):
         wrong, _, _ = judged(tasks, SHORT, over, {"share": 0.5, "steps": 9}, split)
         assert word in wrong and bool(wrong) is bool(word)
+    _, (train, *others), _ = judged(LONG, LONG, shown=500)
+    assert f" {count} of 6 rows" in train and f" {count} of 6 rows" not in others[0], "validation has its own limits"
+    save(config, 3)
+    state.update(Path(config.paths.stage), began=state.Start("m", digest=digest))
+    assert "on other data" in judged(SHORT, SHORT, "leave_out", pool=(SHORT,), train_batch_size=6)[0]
 
 
 def test_the_eight_prompts_with_the_most_characters_are_counted(judged):

@@ -1,12 +1,15 @@
 """Learning from stored trajectories: what cannot work is refused, and what follows from the data is set and said."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.stages import save
 from support.stored import line, tokenizer, write_lines, write_rows
 
 from recipe.offline.checks import check_trajectories
 from recipe.preflight import check_settings
+from recipe.stage import state
 
 ROLLOUT, CORRECTION = "actor_rollout_ref.rollout", "algorithm.rollout_correction"
 PAIRS = [line(uid=str(number // 2), session=number % 2) for number in range(16)]
@@ -43,6 +46,9 @@ def test_every_trajectory_is_trained_on_with_the_rewards_that_were_stored(judged
     assert config.data.stored.limits == limits | {"reply": 9, "final_only": True}
     rows = [(f"q{number}", [("Will it rain?", "Thought: look", 0.5)]) for number in range(8)]
     assert "8 of 8" in judged(write_rows(tmp_path / "trajectories.parquet", *rows))[1]
+    save(config, 3)
+    state.update(Path(config.paths.stage), began=state.Start("m", digest=config.data.stored.digest))
+    assert judged(many())[0] == "" and "on other data (0 rows, now 17)" in judged(many(17))[0]
 
 
 def test_what_cannot_be_trained_on_is_refused_or_counted(judged):
