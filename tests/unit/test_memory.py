@@ -212,6 +212,8 @@ def test_a_model_is_counted_as_transformers_makes_it_and_one_that_is_not_known_i
             load_architecture(name)
 
 
+TAUGHT = ("qwen3-4b", "algorithm=opd", f"{memory.TEACHER}.model_path=qwen3-8b", "--card")
+SERVED = f"{memory.TEACHER}.inference"
 TOLD = {
     # arguments of the command, its status, and what it prints
     ("qwen2.5-7b", "--card", "80"): (
@@ -228,10 +230,10 @@ TOLD = {
         "5.0 GB for vLLM; 0 tokens for 128 conversations, 0 each; at full length (32768) 0 at once",
         "more or larger cards, LoRA, or a smaller model",
     ),
-    ("qwen3-4b", "algorithm=opd", f"{memory.TEACHER}.model_path=qwen3-8b", "--card", "80"): (
-        *(0, "host: 128 GB: processes 64, loading 64\n"),
-        "teacher: 4 cards of 85.0 GB, weights 16.4, 341,896 tokens of cache, 6.8 beside",
-    ),
+    (*TAUGHT, "24", f"{SERVED}.max_num_batched_tokens=8192"): (1, "room for 15976 of 32769", "15,976 tokens of"),
+    (*TAUGHT, "80", f"{SERVED}.max_num_batched_tokens=16384"): (1, "takes 25.5 GB beside", "4 cards"),
+    (*TAUGHT, "80", f"{SERVED}.gpu_memory_utilization=0.2"): (1, "room for 0 of 32769", " 0 tokens of cache"),
+    (*TAUGHT, "80"): (0, "host: 128 GB: processes 64, loading 64\n", "16.4, 341,896 tokens of cache, 6.8 beside"),
     ("qwen3-4b", "--config-name", "stage1"): (0,),
     ("no-such-model",): (2,),
     ("qwen2.5-7b", "hardware=tiny", "--card", "80"): (2,),

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -270,26 +271,19 @@ def launch(monkeypatch):
     shutil.rmtree(temp, ignore_errors=True)
 
 
-def test_a_node_ends_what_has_the_token_and_removes_its_files(launch):
+@pytest.mark.parametrize("here", [True, False])
+def test_what_has_the_token_is_ended_on_a_node_and_here_where_the_cluster_is_gone(here, tmp_path, launch):
     ours, other = (subprocess.Popen(["sleep", "300"], env={TOKEN: token}) for token in (launch.token, "another"))
+    assert [process.pid for process in living(launch, tmp_path)] == [ours.pid]
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        joined = replace(launch, cluster=f"127.0.0.1:{unused.getsockname()[1]}")
     asked = {"token": launch.token, "temp": launch.temp}
-    found = processes.clear_here(asked, "node", ["node"])
-    assert found[0].startswith("1 processes") and launch.temp in found[-1]
+    found = processes.clear(joined, tmp_path) if here else processes.clear_here(asked, "node", ["node"])
+    assert found[int(here)].startswith("1 processes") and launch.temp in found[-1]
     assert not alive(ours.pid) and other.poll() is None and not Path(launch.temp).exists()
     assert processes.clear_here(asked, "node", ["node"]) == []
     other.kill()
-
-
-def test_where_the_cluster_is_gone_that_is_said_and_this_machine_is_cleared(tmp_path, launch):
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{unused.getsockname()[1]}"
-    child = subprocess.Popen(["sleep", "300"], env={TOKEN: launch.token})
-    assert [process.pid for process in living(launch, tmp_path)] == [child.pid]
-    found = processes.clear(Launch(launch.token, launch.temp, "x.log", (0, 0), cluster=address), tmp_path)
-    assert address in found[0] and "nothing on other nodes" in found[0]
-    assert any("1 processes" in line for line in found)
-    assert not Path(launch.temp).exists() and not alive(child.pid)
 
 
 if __name__ == "__main__":

@@ -117,10 +117,7 @@ class Attempt(EnvironmentBase):
 def load_tasks():
     return [Task(f"maze_{{number}}", str(number)) for number in range(8)]
 """
-"""A file of three requests: `look` works, every other call is an error. Nobody may read its gold.
-
-Settings: what it thinks of an attempt (`passes`), and whether it answers a second attempt otherwise (`fickle`).
-"""
+"""Three requests: `look` works, other calls are errors. `passes` is its verdict; `fickle`: each attempt differs."""
 
 
 def write_maze(folder: Path) -> str:
