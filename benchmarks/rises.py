@@ -87,12 +87,10 @@ def above(name: str, control: str, seed: int) -> None:
     result = json.loads(path.read_text())
     (played,) = Path("outputs", f"{control}{seed}").glob("*/rollouts/val/*.jsonl")
     (*_, (title, last)) = validation.columns(Path("outputs", f"{name}{seed}")).items()
-    first, values = validation.by_row(played), validation.by_row(last)
-    moved = {of: compare(first[of], values[of]) for of in values}
-    result["rows"] = [row for row in result["rows"] if not row["of"].endswith(f", above {control}")]
-    result["rows"] += [
-        as_row(title, f"held-out {OF.get(of, of)}, above {control}", found) for of, found in moved.items() if found
-    ]
+    first, end = validation.by_row(played), validation.by_row(last)
+    moved = [(of, found) for of in end if (found := compare(first[of], end[of]))]
+    kept = [row for row in result["rows"] if not row["of"].endswith(f", above {control}")]
+    result["rows"] = [*kept, *(as_row(title, f"held-out {OF.get(of, of)}, above {control}", it) for of, it in moved)]
     path.write_text(json.dumps(result, indent=1) + "\n")
 
 
@@ -158,13 +156,10 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("--seeds", default="1-5", metavar="FIRST-LAST")
     given, arguments = parser.parse_known_args()
-    first, last = map(int, given.seeds.split("-"))
-    if given.what == "run":
+    if given.what in ("run", "above"):
+        first, last = map(int, given.seeds.split("-"))
         for seed in range(first, last + 1):
-            measure(given.name, seed, arguments)
-    elif given.what == "above":
-        for seed in range(first, last + 1):
-            above(given.name, *arguments, seed)
+            measure(given.name, seed, arguments) if given.what == "run" else above(given.name, *arguments, seed)
     elif given.what == "curve":
         curve(given.name)
     else:
