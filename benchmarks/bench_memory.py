@@ -260,24 +260,17 @@ def estimate(point: Point) -> float:
     off = ("param_offload", "optimizer_offload", "offload_policy", "plays", "sleeps", "critic")
     off += ("critic_param_offload", "critic_optimizer_offload", "critic_offload")
     engine = ("utilization", "tensor_parallel", "batched_tokens", "context", "sequences", "bucket", "critic_bytes")
+    on = ("packed", "checkpointing", "entropy", "reference", "old_log_probs")  # one row: nothing is padded
     settings = Settings(
         card=80e9,
-        gpus=point.shards,
         nodes=1,
-        shards=point.shards,
-        update_tokens=point.tokens,
-        forward_tokens=point.tokens,
-        reference_tokens=point.tokens,
-        longest=point.tokens,
-        packed=True,  # one row: nothing is padded
         fused=point.path == "fused",
-        checkpointing=True,
-        entropy=True,
         lora_rank=point.lora_rank,
         model_bytes=4,
-        reference=True,
         reference_bytes=2,
-        old_log_probs=True,
+        **dict.fromkeys(("gpus", "shards"), point.shards),
+        **dict.fromkeys(("update_tokens", "forward_tokens", "reference_tokens", "longest"), point.tokens),
+        **dict.fromkeys(on, True),
         **dict.fromkeys(off, False),
         **dict.fromkeys(engine, 1),
     )
@@ -292,10 +285,8 @@ def main() -> None:
     parser.add_argument("points", nargs="*", help="MODEL,TOKENS,PATH,PHASE[,SHARDS[,LORA_RANK]]")
     parser.add_argument("--cuda", action="store_true", help="compute on this machine's GPU instead of fake tensors")
     arguments = parser.parse_args()
-    points = POINTS
-    if arguments.points:
-        split = [text.split(",") for text in arguments.points]
-        points = [Point(f[0], int(f[1]), f[2], f[3], *(int(number) for number in f[4:])) for f in split]
+    split = [text.split(",") for text in arguments.points]
+    points = [Point(f[0], int(f[1]), f[2], f[3], *(int(number) for number in f[4:])) for f in split] or POINTS
     head = f"{'model':14}{'tokens':>7} {'path':7}{'phase':9}{'shards':>6}{'LoRA':>5}"
     print(f"{head}{'state':>8}{'peak':>8}{'estimate':>9}")
     for point in points:

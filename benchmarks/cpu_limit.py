@@ -15,8 +15,8 @@ Decode: tokens a second of vLLM with 64 requests at once; prefill: of their prom
 all weights once, at the rate of a sum over a tensor; and two operations for each weight and token.
 
 Rounds of limit and work alternate, the fastest of each counts. Nothing else should run; the load is printed. With
-`--beside 19` one busy process of that niceness does, and the median of the work counts. It is started from the same
-terminal: between terminals Linux counts no niceness where `/proc/sys/kernel/sched_autogroup_enabled` is 1.
+`--beside 19` one busy process of that niceness does, and the median of the work counts. Its terminal is the same: with
+`/proc/sys/kernel/sched_autogroup_enabled` niceness does not count between terminals.
 """
 
 import argparse
