@@ -1,6 +1,6 @@
 """Tools that wait: tickets behind an HTTP service, judged by a check that asks the service.
 
-python docs/desk.py    is the service: it takes .3 s for a request, and fails one in ten
+python docs/desk.py    is the service: it takes .3 s for a request, and fails one in twenty
 """
 
 import asyncio
@@ -80,7 +80,7 @@ def service():
     @web.middleware
     async def slow(request, handler):
         await asyncio.sleep(0.3)
-        return web.Response(status=503) if random.random() < 0.1 else await handler(request)
+        return web.Response(status=503) if random.random() < 0.05 else await handler(request)
 
     async def new(_):
         path = f"/desks/{next(ids)}"

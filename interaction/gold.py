@@ -4,10 +4,11 @@ import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import suppress
+from functools import partial, wraps
 from itertools import chain, islice, repeat
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from interaction.boundary import ToolUnavailable
 from interaction.call import Call, copy_call
@@ -19,6 +20,7 @@ from interaction.protocol import Message, Protocol, get_protocol
 from interaction.record import EpisodeRecord, StopReason
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 GREETING = "Hello, I need your help."
 """What a user who speaks first, and of whom gold has no words, is taken to say."""
@@ -26,6 +28,8 @@ MOST_WORDS = 20
 """So often the user is heard before the first request."""
 AT_ONCE = 64
 """Tasks that wait, beside each other."""
+ATTEMPTS = 3
+"""So often an episode is played at most, where a service behind its tools fails."""
 NOTHING = Call("nothing", {"x": [1]})
 """A function that no task has, with an argument that a dictionary cannot have as a key: a model may write both."""
 
@@ -42,6 +46,19 @@ def beside_each_other(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+def played_again(play: Callable[P, T]) -> Callable[P, T]:
+    """A play from the beginning, which begins anew where a service fails, up to `ATTEMPTS` times in all."""
+
+    @wraps(play)
+    def attempts(*args: P.args, **kwargs: P.kwargs) -> T:
+        for _ in range(ATTEMPTS - 1):
+            with suppress(ToolUnavailable):
+                return play(*args, **kwargs)
+        return play(*args, **kwargs)
+
+    return attempts
+
+
 def hear_gold(conversation: Conversation, words: str) -> Reply:
     """As `Conversation.hear`, for words that no model made up: if they cannot be used, the environment has failed."""
     try:
@@ -51,6 +68,7 @@ def hear_gold(conversation: Conversation, words: str) -> Reply:
         return Reply([], done=True, stop_reason=conversation.stop_reason)
 
 
+@played_again
 def opening(task: Task, protocol: Protocol, **settings: Any) -> list[Message]:
     """The messages that a conversation begins with.
 
@@ -95,6 +113,7 @@ def first_request(task: Task, **options: Any) -> Request:
         attempt.close()
 
 
+@played_again
 def play_gold(task: Task, protocol: Protocol, **settings: Any) -> tuple[list[Message], EpisodeRecord]:
     """The whole gold conversation, from the system prompt to the last message, and its record.
 
@@ -218,6 +237,7 @@ def check_gold(task: Task) -> list[GoldMessage | UserWords]:
     return called(f"environment {task.environment}: task {task.id}: gold()", checked)
 
 
+@played_again
 def check_task(task: Task, options: Mapping[str, Any] | None = None) -> str | None:
     """Play an answer at once and a call that nothing knows on a task of a user's.
 

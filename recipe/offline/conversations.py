@@ -2,6 +2,7 @@
 
     {"messages": [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "No."}], "id": "oslo-1"}
 
+With `data.protocol` calls may stand beside the texts (`tool_calls`).
 All files are checked before `<stage>/data` gets `train.parquet`, `val.parquet` and `counts.json`.
 """
 
@@ -22,13 +23,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from data_prep.rows import SFT_SCHEMA, write_table
 from interaction.plain_text import PlainText
-from interaction.protocol import Message
+from interaction.protocol import Message, Protocol, get_protocol
 from recipe.files import Damaged, PreflightError, check_manifest, one_line, shown, write_atomic
+from recipe.offline.tool_calls import RESULTS, as_texts, has_calls
 from recipe.settings import as_list
 
 ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "user", "function": "user"}
 """Role in a file -> role in training. Results are messages of the user, as in a rollout."""
-RESULTS = ("tool", "function")
 QUERY = ("query_id", "query", "task_id")
 """Fields that conversations of one query or task have in common, in whatever file."""
 NOT_READ = ("tools", "functions", "enable_thinking")
@@ -84,16 +85,22 @@ def read_sides(config: DictConfig) -> Sides:
         raise PreflightError(f"data.max_token_len_per_gpu={most} is below data.max_length={data.max_length}. Raise it.")
     if OmegaConf.select(data, "custom_cls.path"):
         raise PreflightError("data.custom_cls: conversations are read by this project. Set data.custom_cls.path=null.")
-    train = read_conversations(as_list(data.train_files))
-    val = read_conversations(as_list(data.val_files), "val_files") if data.val_files else []
+    try:
+        protocol = get_protocol(data.protocol, docs=data.docs) if data.protocol else None
+    except ValueError as error:
+        raise PreflightError(f"data.protocol={data.protocol}, data.docs={data.docs}: {error}.") from error
+    train = read_conversations(as_list(data.train_files), protocol=protocol)
+    val = read_conversations(as_list(data.val_files), "val_files", protocol) if data.val_files else []
     if both := on_both(train, val):
         said = f"are also in data.train_files, or of the same query ({both[0][0]} and {both[0][1]})"
         raise PreflightError(f"{len(both)} of {len(val)} rows of data.val_files {said}. Set data.val_share instead.")
     return Sides(train, val)
 
 
-def read_conversations(names: Sequence[str], key: str = "train_files") -> list[Conversation]:
-    """All conversations of files of one side.
+def read_conversations(
+    names: Sequence[str], key: str = "train_files", protocol: Protocol | None = None
+) -> list[Conversation]:
+    """All conversations of files of one side; those with tools or calls in the words of the protocol, if there is one.
 
     Prints what is wrong with them, and raises PreflightError.
     """
@@ -106,7 +113,13 @@ def read_conversations(names: Sequence[str], key: str = "train_files") -> list[C
                 raise Damaged("expected .jsonl or .parquet")
             check_manifest(path)
             for place, row in _rows(path):
-                faults = [f"{place}, {fault}" for fault in _faults(row)]
+                faults = list[str]()
+                if protocol and has_calls(row):
+                    try:
+                        row = as_texts(row, protocol)
+                    except ValueError as error:
+                        faults = [f"{place}, {error}"]
+                faults = faults or [f"{place}, {fault}" for fault in _faults(row)]
                 mistakes += faults
                 if not faults:
                     found.append(_conversation(path, place, row))
@@ -119,7 +132,9 @@ def read_conversations(names: Sequence[str], key: str = "train_files") -> list[C
     if not found:
         raise PreflightError(f"data.{key}={','.join(names)} has no rows. {made}, or set data.{key}.")
     if not_read:
-        said = f"have {' or '.join(NOT_READ)}, not read: what it may call has to stand in its system message"
+        said = (
+            f"have {' or '.join(NOT_READ)}, not read: set data.protocol, or say in the system message what it may call"
+        )
         print(f"NOTE       {not_read} of the {len(found)} conversations of data.{key} {said}", flush=True)
     return found
 
@@ -157,7 +172,7 @@ def _faults(row: Any) -> Iterator[str]:
         if role not in [*ROLES]:
             yield f"messages[{number}].role: is {shown(role)}; expected one of {', '.join(ROLES)}"
         if message.get("tool_calls") or message.get("function_call"):
-            yield f"messages[{number}]: calls are not read; expected them in content, as the protocol writes them"
+            yield f"messages[{number}]: has calls beside its text. Set data.protocol, in which they are written"
         elif not isinstance(content, str) or not content.strip() or SURROGATE.search(content):
             yield f"messages[{number}].content: is {shown(content)}; expected a text"
         if role == "assistant" and message.get("weight", 1) not in (1, None):

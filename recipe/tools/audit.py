@@ -239,8 +239,11 @@ class Audit:
                 scores[reward, name].append((score(record), record))
             if not messages and record.outcome is not None and record.outcome.passed:
                 self._find("what knows no gold earns as much", f"the check, {name}", task.id, "passes", record)
-        for (reward, name), values in scores.items() if messages else ():
+        for (reward, name), values in scores.items():
             value, record = max(values, key=itemgetter(0))
+            if not messages:
+                self.earned[reward, task.category, name].append((value, 0.0, False))
+                continue
             best, kind = max(score for score, _ in scores[reward, GOLD]), ""
             if value > best + CLOSE:
                 kind = "gold does not earn the most"

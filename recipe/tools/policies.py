@@ -13,7 +13,7 @@ from typing import Any
 from interaction import Conversation, StopReason
 from interaction.call import Call
 from interaction.environment import GoldMessage, Request, Task, UserWords, audit_policies, opened
-from interaction.gold import NOTHING, gold_turns, hear_gold, most_given, play_first, unwritable
+from interaction.gold import NOTHING, gold_turns, hear_gold, most_given, play_first, played_again, unwritable
 from interaction.protocol import PROTOCOLS, Protocol, get_protocol
 from interaction.protocol.docs import documented
 from interaction.record import EpisodeRecord
@@ -159,6 +159,7 @@ def harmless(functions: list[Mapping[str, Any]]) -> Call:
     return Call(str(function["name"]), {name: PLAIN.get(kind, "a") for name, kind in kinds.items()})
 
 
+@played_again
 def play(
     task: Task, protocol: Protocol, policy: Policy, knows: bool = True, seconds: float = 30.0, given: int = 0
 ) -> EpisodeRecord:

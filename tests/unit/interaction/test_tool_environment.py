@@ -20,11 +20,11 @@ import pytest
 from pydantic import BaseModel, Field, PrivateAttr
 
 from data_prep.__main__ import main as prepare
-from interaction import Conversation, boundary, get_protocol
+from interaction import Conversation, boundary, get_protocol, gold
 from interaction.call import Call
 from interaction.contract import ContractError
 from interaction.environment import named
-from interaction.gold import check_attempts, given_turns
+from interaction.gold import check_attempts, given_turns, play_gold
 from interaction.outcome import ErrorKind
 from interaction.policy import FromGold
 from interaction.tool_environment import ToolTask, ToolUnavailable, tools_of
@@ -359,10 +359,14 @@ def test_a_check_gives_a_share_or_is_refused():
             task([], tools=Counter, check=lambda *_, value=value: value).open().answer("")
 
 
-def test_a_service_that_is_down_is_no_fault_of_gold_and_budgets_call_no_tool(service, tmp_path, capsys):
+def test_a_service_that_is_down_is_no_fault_of_gold_and_budgets_call_no_tool(service, tmp_path, capsys, monkeypatch):
     made = task([ADD], [ADD], tools=service.Service, start={"fails": "add", "error": OSError})
+    paying = replace(made, start={"fails": "pay"}, turns=[("a", [PAY])])
+    assert play_gold(paying, THINK)[1].outcome.passed, "gold that fails once begins anew"
+    service.LOG.clear()
+    monkeypatch.setattr(gold, "ATTEMPTS", 1)
     with pytest.raises(ToolUnavailable, match="down"):
-        check_attempts(replace(made, start={"fails": "pay"}, turns=[("a", [PAY])]))
+        check_attempts(paying)
     service.LOG.clear()
     assert not over_budget([made], THINK, {}, None, Budget(1, 1, 1)) and not service.LOG
     source = (tmp_path / "board.py").read_text().replace('"board"', '"later"')

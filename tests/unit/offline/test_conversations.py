@@ -21,6 +21,8 @@ from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
+from interaction.environment import load_tasks, named
+from interaction.gold import play_gold
 from interaction.plain_text import PlainText
 from recipe.files import PreflightError
 from recipe.offline import conversations
@@ -81,7 +83,7 @@ def test_what_cannot_be_learned_is_named_by_file_line_and_field(tmp_path: Path) 
         (line(TALK[0], said("assistant", " \n")), "messages[1].content"),
         (line(said("user", [{"type": "text", "text": "x"}]), TALK[1]), "messages[0].content"),
         (line(said("user", "\ud800"), TALK[1]), "messages[0].content"),
-        (line(TALK[0], said("assistant", "Look.", tool_calls=[{}])), "messages[1]: calls are not read"),
+        (line(TALK[0], said("assistant", "Look.", tool_calls=[{}])), "messages[1]: has calls"),
         (line(TALK[0], said("assistant", "No.", weight=0)), "messages[1].weight"),
         (line(*TALK, said("tool", tool_call_id="b"), said("tool"), TALK[1]), "all their results in one message"),
         (line(*TALK, said("tool"), said("function"), TALK[1]), "messages[3]: function after tool"),
@@ -100,6 +102,58 @@ def test_what_cannot_be_learned_is_named_by_file_line_and_field(tmp_path: Path) 
     for name, words in (("1.jsonl", "has no rows"), ("1.json", "expected .jsonl"), ("1.parquet", "cannot be read")):
         (tmp_path / name).write_text("\n \n")
         assert words in refusal(tmp_path / name)
+
+
+LIGHT = """
+from interaction.tool_environment import Call, ToolTask
+class Light:
+    def turn(self, on: bool, rooms: list[str]) -> str:
+        "Turn lights on or off."
+        return f"on: {on}"
+ON, OFF = Call("turn", {"on": True, "rooms": ["a"]}), Call("turn", {"on": False, "rooms": []})
+def load_tasks(): yield ToolTask("light", "1", Light, [("Dark.", [ON]), ("Late.", [OFF])], policy="Be kind.")
+"""
+
+
+def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path) -> None:
+    (tmp_path / "light.py").write_text(LIGHT)
+    task = load_tasks(named(str(tmp_path / "light.py")))["1"]
+    schema = task.open().begin().functions[0]
+    on, off = ({"name": "turn", "arguments": item.calls[0].arguments} for item in task.gold() if item.calls)
+    called = [{"id": "x", "function": on | {"arguments": json.dumps(on["arguments"])}}]
+    table = [{"function": off | {"arguments": off["arguments"] | {"at": None}}}]
+    talk = [said("system", "Be kind."), said("user", "Dark."), said("assistant", None, tool_calls=called)]
+    talk += [said("tool", "on: True", tool_call_id="x"), said("assistant", "Done.")]
+    talk += [said("user", "Late."), said("assistant", "", tool_calls=table)]
+    talk += [said("function", "on: False"), said("assistant", "Done.")]
+    path = tmp_path / "chat.jsonl"
+    path.write_text(line(*talk, tools=[{"type": "function", "function": schema}]))
+    for name in ("think_xml", "hermes", "llama3_json", "python_calls"):
+        for docs in ("json", "signature"):
+            protocol = get_protocol(name, docs=docs)
+            (found,) = read_conversations([str(path)], protocol=protocol)
+            assert list(found.messages) == play_gold(task, protocol)[0], (name, docs)
+    two = said("assistant", tool_calls=[{"id": "x", "function": on}, {"id": "y", "function": off}])
+    late, early = said("tool", "2", tool_call_id="y"), said("tool", "1", tool_call_id="x")
+    path.write_text(line(TALK[0], two, late, early, TALK[1]))
+    (found,) = read_conversations([str(path)], protocol=get_protocol("llama3_json"))
+    results = found.messages[3]["content"]
+    assert results.index("1") < results.index("2"), "in the order of the calls"
+    for bad, what in (
+        ([TALK[0], two, early, TALK[1]], "messages[3]: cannot be written in hermes: assistant; expected one result"),
+        ([TALK[0], two, early, early], "messages[3]"),
+        ([TALK[0], two, said("tool", "1", tool_call_id="z")], "messages[2]"),
+        ([TALK[0], two, said("tool", None)], "messages[2]"),
+        ([*TALK, early, two], "messages[2]"),
+        ([TALK[0], said("assistant", tool_calls=[{"function": {"name": "turn", "arguments": "{"}}])], "messages[1]"),
+        ([TALK[0], said("assistant", tool_calls=[{"name": "turn"}])], "messages[1]"),
+        ([said("assistant", tool_calls=[{"function": on}])], "messages: cannot be written"),
+        ([TALK[1], TALK[0], said("assistant", tool_calls=[{"function": on}])], "messages: cannot be written"),
+    ):
+        path.write_text(line(*bad))
+        with pytest.raises(PreflightError) as error:
+            read_conversations([str(path)], protocol=get_protocol("hermes"))
+        assert f"1 mistakes, listed above, the first {path}, line 1, {what}" in str(error.value), bad
 
 
 def asked(question: str, answer: str = "No.", *queries: tuple[str, ...]) -> Conversation:

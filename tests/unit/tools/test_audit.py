@@ -140,6 +140,8 @@ def test_of_tasks_without_gold_what_knows_none_must_not_pass(tmp_path: Path, aud
         own.write_text(own.read_text().replace(judged, verdict))
         status, said = audit("--environment", own, "--tasks", "2")
         assert status == failed and ("the check, answers: move_" in said) == bool(failed)
+        row = next(line.split() for line in said.splitlines() if line.startswith("progress "))
+        assert ("1.000" in row[3:]) == bool(failed), "what the reward pays is shown"
 
 
 def test_tasks_that_are_done_by_doing_nothing_are_found_unless_they_are_listed(tmp_path: Path, audit: Audit) -> None:
