@@ -28,6 +28,8 @@ SFT_ALL = "sft_all.parquet"
 STAGES = {"stage1_format": 20, "stage2_base": 48, "stage3_full": 40}
 """Stage -> blocks of eight tasks in its long file, `STAGE_long.parquet`."""
 ONE, TWO, THREE = STAGES.values()
+FRESH = (23 * TWO // 4 + 5 * THREE // 2) // 2
+"""Generated tasks of two turns in the words of GRPO, of each kind."""
 FEW = 8
 """In the other one, its beginning."""
 HELD_OUT: dict[str, Part] = {"val.parquet": "test", "val_all.parquet": "test", "val_dev.parquet": "dev"}
@@ -35,28 +37,30 @@ KINDS: dict[str, Literal["sft", "val"]] = {WARM_START: "sft", SFT_ALL: "sft", **
 
 CLASSES = ("MathAPI", "TicketAPI")
 """Of generated tasks: two of BFCL's eight, 26 functions. So each is asked for often, and prompts are short."""
-KIND = Literal["one", "two", "others"]
-"""Generated tasks of one turn, of two, and in BFCL's other three forms."""
+KIND = Literal["one", "two", "others", "linked"]
+"""Generated tasks of one turn, of two, in BFCL's other three forms, and of two of which the second means what the first
+has left."""
 SHAPES: dict[KIND, tuple[tuple[int, int], tuple[str, ...]]] = {
     "one": ((1, 1), FORMS[:1]),
     "two": ((2, 2), FORMS[:1]),
     "others": ((1, 2), FORMS[1:]),
+    "linked": ((2, 2), FORMS[:1]),
 }
 """Kind -> the fewest and most turns, and forms."""
 GENERATED: dict[Words, dict[Part, dict[KIND, int]]] = {
     "plain": {
-        "train": {"one": 36 + ONE, "two": 36 + TWO, "others": 24 + THREE},
-        "dev": {"one": 12, "two": 16, "others": 12},
-        "test": {"one": 25, "two": 45, "others": 30},
+        "train": {"one": 36 + ONE, "two": 18 + TWO // 2, "linked": 18 + TWO // 2, "others": 24 + THREE},
+        "dev": {"one": 12, "two": 8, "linked": 8, "others": 12},
+        "test": {"one": 25, "two": 22, "linked": 23, "others": 30},
     },
     "other": {
-        "train": {"one": 23 * ONE // 4, "two": 23 * TWO // 4 + 5 * THREE // 2, "others": 11 * THREE // 4},
-        "dev": {"one": 15, "two": 27, "others": 18},
-        "test": {"one": 75, "two": 135, "others": 90},
+        "train": {"one": 23 * ONE // 4, **dict.fromkeys(("two", "linked"), FRESH), "others": 11 * THREE // 4},
+        "dev": {"one": 15, "two": 13, "linked": 14, "others": 18},
+        "test": {"one": 75, "two": 67, "linked": 68, "others": 90},
     },
     "unseen": {
-        "dev": {"one": 15, "two": 27, "others": 18},
-        "test": {"one": 75, "two": 135, "others": 90},
+        "dev": {"one": 15, "two": 13, "linked": 14, "others": 18},
+        "test": {"one": 75, "two": 67, "linked": 68, "others": 90},
     },
 }
 """Words -> part -> kind -> tasks; in `plain` words the warm start has the first, the stages the last."""
@@ -92,18 +96,20 @@ def data_sets(out: Path, seed: int = 1, own: str | None = None) -> dict[str, Dat
     made = {words: _generated(words, out, seed) for words in get_args(Words)}
     pools = {category: _pool(category, "train", seed) for category in WARM}
     fresh, more = made["other"]["train"], made["plain"]["train"]
-    mine = {kind: more[kind][-batches:] for kind, batches in zip(SHAPES, STAGES.values(), strict=True)}
+    counts: dict[KIND, int] = {"one": ONE, "two": TWO // 2, "linked": TWO // 2, "others": THREE}
+    mine = {kind: more[kind][-count:] for kind, count in counts.items()}
     warm = [task for kind, tasks in more.items() for task in tasks[: -len(mine[kind])]]
+    two = [task for pair in zip(fresh["two"], fresh["linked"], strict=True) for task in pair]
     warm += [task for category, count in WARM.items() for task in pools[category][:count]]
     simple, multiple, refuse, several = (pools[category][count:] for category, count in WARM.items())
     mixed = {
         "stage1_format": (fresh["one"], mine["one"], simple[: ONE // 2], multiple[: ONE // 4], refuse[: ONE // 2]),
         "stage2_base": (
-            *(fresh["two"][: 23 * TWO // 4], mine["two"]),
+            *(two[: 23 * TWO // 4], mine["two"] + mine["linked"]),
             *(simple[ONE // 2 :][: TWO // 2], multiple[ONE // 4 :][: TWO // 4], refuse[ONE // 2 :][: TWO // 2]),
         ),
         "stage3_full": (
-            *(fresh["two"][23 * TWO // 4 :] + fresh["others"], mine["others"]),
+            *(two[23 * TWO // 4 :] + fresh["others"], mine["others"]),
             *(simple[-THREE // 2 :], several[: THREE // 2], multiple[-THREE // 4 :], refuse[-THREE // 2 :]),
         ),
     }
@@ -126,7 +132,7 @@ def _generated(words: Words, out: Path, seed: int) -> dict[Part, dict[KIND, list
     entries = list[dict[str, Any]]()
     for part, kind, count in wanted:
         turns, forms = SHAPES[kind]
-        shape = Shape(classes=CLASSES, turns=turns, operations=1, forms=forms, words=words)
+        shape = Shape(classes=CLASSES, turns=turns, operations=1, forms=forms, words=words, linked=kind == "linked")
         entries += generate(part, count, 10 * seed + [*SHAPES].index(kind), shape)
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{words}_words.json"

@@ -99,6 +99,7 @@ class Mathematics(Domain):
         return self.names.number(2000, 99999) / 1000
 
     def _last(self, value: float) -> Said:
+        self.world.linked = True
         return Said(value, self.random.choice(("that result", "the last result")))
 
     def several(self) -> Any:

@@ -121,6 +121,8 @@ class World:
         """Slot -> value, of the operation at hand."""
         self.results: list[Any] = []
         """Of the calls of the operation at hand."""
+        self.linked = False
+        """Whether a request means what an earlier one has left."""
         self.told: set[str] = set()
         self.preface: list[str] = []
         """What the user has to tell beside the wish of this turn."""
@@ -255,6 +257,7 @@ class Domain:
         """What an earlier operation left, in words without its value, or another one with it."""
         among, noted = list(among), self.world.noted.get(kind)
         if noted is not None and noted in among and self.random.random() < share:
+            self.world.linked = True
             return Said(noted, self.random.choice(self.new))
         chosen = self.any_of(item for item in among if item != noted)
         return None if chosen is None else Said(chosen, f"{kind} {self.world.words(chosen)}")

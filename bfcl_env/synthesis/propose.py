@@ -68,6 +68,7 @@ class Shape:
         operations: the most in one turn.
         forms: categories of BFCL.
         words: the set of wordings; no two sets share one.
+        linked: whether some request must mean what an earlier one has left, such as "the new ticket".
     """
 
     classes: tuple[str, ...] = tuple(DOMAINS)
@@ -75,6 +76,7 @@ class Shape:
     operations: int = 2
     forms: tuple[str, ...] = FORMS
     words: Words = "plain"
+    linked: bool = False
 
 
 def propose(random: Random, part: Part, shape: Shape) -> Proposal | None:
@@ -109,6 +111,8 @@ def propose(random: Random, part: Part, shape: Shape) -> Proposal | None:
             drawn.append((" ".join(f"{text[0].upper()}{text[1:]}." for text in world.preface), steps))
     except NotNow:
         return None
+    if shape.linked and not world.linked:
+        return None
     turns = tuple(_turn(random, shape.words, *one) for one in drawn)
     proposal = Proposal(category, classes, config, turns, program)
     if category == "multi_turn_miss_func":
@@ -123,13 +127,13 @@ def _step(world: World, menu: dict[str, Operation], kind: Words) -> tuple[str, D
     weights = [operation.weight * (6 if name.startswith("composite") else 1) for name, operation in menu.items()]
     for _ in range(ATTEMPTS if menu else 0):
         name, operation = world.random.choices([*menu.items()], weights)[0]
-        told, preface = {*world.told}, [*world.preface]
+        told, preface, linked = {*world.told}, [*world.preface], world.linked
         try:
             return name, world.carry_out(operation, world.random.choice(operation.wordings[kind]))
         except NotNow:
             if world.results:
                 raise  # a call has been made
-            world.told, world.preface = told, preface
+            world.told, world.preface, world.linked = told, preface, linked
     raise NotNow
 
 

@@ -5,6 +5,7 @@ Also the data of a real model on a CPU: mixed batches, and tasks that are not as
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -135,6 +136,12 @@ def test_every_batch_has_fresh_tasks_in_other_words_and_what_must_not_be_forgott
     assert {int(task.id.rpartition("_")[2]) // 100_000 for task in fresh} == {2}, "no other seed has these ids"
     forms = [{task.category for task in tasks[name] if task.environment.endswith("words")} for name in long]
     assert forms[0] == forms[1] == {"multi_turn_base"} and len(forms[2]) == 4
+    lines = [json.loads(line) for line in (tmp_path / "other_words.json").read_text().splitlines()]
+    later = {entry["id"]: str(entry["question"][1]) for entry in lines if len(entry["question"]) == 2}
+    for name, share in ((long[1], 0.5), (long[2], 0.2)):
+        words = [later[task.id] for task in tasks[name] if task.environment == "other_words" and task.id in later]
+        meant = [said for said in words if re.search("that result|last result|(new|that) ticket|ticket I just", said)]
+        assert len(meant) / len(words) >= share, "the second turn means what the first has left"
     assert not warm & {f"{task.environment}/{task.cluster}" for task in fresh}
     trained = {(task.environment, task.cluster) for name in long for task in tasks[name]}
     held_out = [task for name in HELD_OUT for task in tasks[name]]
