@@ -25,7 +25,7 @@ from data_prep.rows import SFT_SCHEMA, write_table
 from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol, get_protocol
 from recipe.files import Damaged, PreflightError, check_manifest, one_line, shown, write_atomic
-from recipe.offline.tool_calls import RESULTS, as_texts, has_calls
+from recipe.offline.tool_calls import RESULTS, in_protocol
 from recipe.settings import as_list
 
 ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "user", "function": "user"}
@@ -104,7 +104,7 @@ def read_conversations(
 
     Prints what is wrong with them, and raises PreflightError.
     """
-    found, mistakes, not_read = list[Conversation](), list[str](), 0
+    found, mistakes, not_read, written, cut = list[Conversation](), list[str](), 0, 0, 0
     for name in names:
         path = Path(os.path.expanduser(name))
         made = "Make it (docs/train.md#data-files)" if name.endswith(".parquet") else "Mend it"
@@ -113,16 +113,15 @@ def read_conversations(
                 raise Damaged("expected .jsonl or .parquet")
             check_manifest(path)
             for place, row in _rows(path):
-                faults = list[str]()
-                if protocol and has_calls(row):
-                    try:
-                        row = as_texts(row, protocol)
-                    except ValueError as error:
-                        faults = [f"{place}, {error}"]
-                faults = faults or [f"{place}, {fault}" for fault in _faults(row)]
-                mistakes += faults
+                try:
+                    row, left_out = in_protocol(row, protocol, path.suffix == ".parquet") if protocol else (row, None)
+                    faults = [*_faults(row)]
+                except ValueError as error:
+                    faults = [str(error)]
+                mistakes += [f"{place}, {fault}" for fault in faults]
                 if not faults:
                     found.append(_conversation(path, place, row))
+                    written, cut = written + (left_out is not None), cut + (left_out or 0)
                     not_read += any(row.get(name) not in (None, []) for name in NOT_READ)
         except (Damaged, OSError, ValueError, pa.ArrowException) as error:
             raise PreflightError(f"data.{key}: {path} cannot be read: {error}. {made}, or set data.{key}.") from error
@@ -131,10 +130,14 @@ def read_conversations(
         raise PreflightError(f"data.{key}: {len(mistakes)} mistakes, listed above, the first {mistakes[0]}")
     if not found:
         raise PreflightError(f"data.{key}={','.join(names)} has no rows. {made}, or set data.{key}.")
+    if protocol and not written:
+        said = f"no conversation of data.{key} has tools or tool_calls to write"
+        raise PreflightError(f"data.protocol={protocol.name}: {said}. Set it to null.")
+    if protocol and cut:
+        said = f"messages of data.{key} have a thought or words beside calls, left out: {protocol.name} has no place"
+        print(f"NOTE       {cut} {said}", flush=True)
     if not_read:
-        said = (
-            f"have {' or '.join(NOT_READ)}, not read: set data.protocol, or say in the system message what it may call"
-        )
+        said = f"have {' or '.join(NOT_READ)}, not read: set data.protocol, or name the functions in the system message"
         print(f"NOTE       {not_read} of the {len(found)} conversations of data.{key} {said}", flush=True)
     return found
 

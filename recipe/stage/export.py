@@ -206,6 +206,7 @@ def _card(config: DictConfig) -> str:
     asked = {name: OmegaConf.select(config, f"interaction.{name}") for name in TAGGED}
     if "interaction" not in config:
         asked |= data_written_with(as_list(OmegaConf.select(config, "data.train_files")))
+        asked |= {name: config.data[name] for name in TAGGED if config.data.get("protocol")}
     data = ModelCardData(
         base_model=start if published else inherited,
         license=before.get("license") or ("apache-2.0" if random else None),

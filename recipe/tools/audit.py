@@ -242,7 +242,7 @@ class Audit:
         for (reward, name), values in scores.items():
             value, record = max(values, key=itemgetter(0))
             if not messages:
-                self.earned[reward, task.category, name].append((value, 0.0, False))
+                self.earned[reward, f"{task.category}, no gold", name].append((value, 0.0, False))
                 continue
             best, kind = max(score for score, _ in scores[reward, GOLD]), ""
             if value > best + CLOSE:
@@ -289,7 +289,7 @@ class Audit:
         for reward, category in product(self.rewards, categories):
             columns = [[value for value, *_ in self.earned.get((reward, category, name), ())] for name in names]
             means = [f"{fmean(values):.3f}" if values else "-" for values in columns]
-            lines.append([reward, category, str(len(columns[0])), *means])
+            lines.append([reward, category, str(max(map(len, columns))), *means])
         return aligned(lines)
 
     def told(self) -> str:

@@ -43,9 +43,9 @@ def said(role: str, content: Any = "x", **fields: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **fields}
 
 
-def refusal(path: Path) -> str:
+def refusal(path: Path, protocol: Any = None) -> str:
     with pytest.raises(PreflightError) as error:
-        read_conversations([str(path)])
+        read_conversations([str(path)], protocol=protocol)
     return str(error.value)
 
 
@@ -115,16 +115,15 @@ def load_tasks(): yield ToolTask("light", "1", Light, [("Dark.", [ON]), ("Late."
 """
 
 
-def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path) -> None:
+def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "light.py").write_text(LIGHT)
     task = load_tasks(named(str(tmp_path / "light.py")))["1"]
     schema = task.open().begin().functions[0]
     on, off = ({"name": "turn", "arguments": item.calls[0].arguments} for item in task.gold() if item.calls)
     called = [{"id": "x", "function": on | {"arguments": json.dumps(on["arguments"])}}]
-    table = [{"function": off | {"arguments": off["arguments"] | {"at": None}}}]
     talk = [said("system", "Be kind."), said("user", "Dark."), said("assistant", None, tool_calls=called)]
     talk += [said("tool", "on: True", tool_call_id="x"), said("assistant", "Done.")]
-    talk += [said("user", "Late."), said("assistant", "", tool_calls=table)]
+    talk += [said("user", "Late."), said("assistant", "", tool_calls=[{"function": off}])]
     talk += [said("function", "on: False"), said("assistant", "Done.")]
     path = tmp_path / "chat.jsonl"
     path.write_text(line(*talk, tools=[{"type": "function", "function": schema}]))
@@ -135,25 +134,55 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path) 
             assert list(found.messages) == play_gold(task, protocol)[0], (name, docs)
     two = said("assistant", tool_calls=[{"id": "x", "function": on}, {"id": "y", "function": off}])
     late, early = said("tool", "2", tool_call_id="y"), said("tool", "1", tool_call_id="x")
-    path.write_text(line(TALK[0], two, late, early, TALK[1]))
-    (found,) = read_conversations([str(path)], protocol=get_protocol("llama3_json"))
-    results = found.messages[3]["content"]
-    assert results.index("1") < results.index("2"), "in the order of the calls"
+    part = said("user", [{"type": "text", "text": " Rain? "}])
+    path.write_text(
+        line(part, {**two, "content": "I look.", "reasoning": "Dark."}, late, early, said("assistant", "No.\n"))
+    )
+    for name, thought, beside in (("hermes", "Dark.", "I look."), ("think_xml", "Dark.\nI look.", "")):
+        (found,) = read_conversations([str(path)], protocol=(protocol := get_protocol(name)))
+        parsed, results = protocol.parse(found.messages[2]["content"]), found.messages[3]["content"]
+        assert (parsed.thought, parsed.beside, len(parsed.calls)) == (thought, beside, 2)
+        assert results.index("1") < results.index("2"), "in the order of the calls"
+        assert found.messages[1]["content"] == "Rain?" and protocol.parse(found.messages[4]["content"]).answer == "No."
+    capsys.readouterr()
+    read_conversations([str(path)], protocol=get_protocol("llama3_json"))
+    assert "NOTE       1 messages of data.train_files have a thought or words" in capsys.readouterr().out
+    rows = []
+    for given in ({"b": 1}, {"c": 2}):
+        rows.append([TALK[0], said("assistant", tool_calls=[{"function": {"name": "f", "arguments": {"a": given}}}])])
+    parquet.write_table(pa.table({"messages": rows}), tmp_path / "chat.parquet")
+    found = read_conversations([str(tmp_path / "chat.parquet")], protocol=get_protocol("hermes"))
+    assert all("null" not in one.messages[-1]["content"] for one in found)
+    call, endless = {"function": on}, {"function": on | {"arguments": '{"on": NaN}'}}
     for bad, what in (
-        ([TALK[0], two, early, TALK[1]], "messages[3]: cannot be written in hermes: assistant; expected one result"),
+        (
+            [TALK[0], two, early, TALK[1]],
+            "messages[3]: cannot be written in hermes: assistant after tool; expected a result",
+        ),
         ([TALK[0], two, early, early], "messages[3]"),
         ([TALK[0], two, said("tool", "1", tool_call_id="z")], "messages[2]"),
-        ([TALK[0], two, said("tool", None)], "messages[2]"),
+        ([TALK[0], two, said("tool", "1", tool_call_id="x", name="other")], "messages[2]"),
+        ([TALK[0], two, said("tool", [{"type": "image_url"}])], "messages[2]"),
+        ([TALK[0], two, early, late, TALK[0]], "messages[4]"),
         ([*TALK, early, two], "messages[2]"),
         ([TALK[0], said("assistant", tool_calls=[{"function": {"name": "turn", "arguments": "{"}}])], "messages[1]"),
         ([TALK[0], said("assistant", tool_calls=[{"name": "turn"}])], "messages[1]"),
-        ([said("assistant", tool_calls=[{"function": on}])], "messages: cannot be written"),
-        ([TALK[1], TALK[0], said("assistant", tool_calls=[{"function": on}])], "messages: cannot be written"),
+        ([TALK[0], said("assistant", tool_calls=[{"id": "x", **call}, {"id": "x", **call}])], "messages[1]"),
+        ([TALK[0], said("assistant", tool_calls=[endless])], "messages[1]"),
+        ([TALK[0], said("assistant", tool_calls=[call], weight=0)], "messages[1]"),
+        ([TALK[0], two, early, late, said("assistant", function_call=on)], "messages[4]"),
+        ([said("assistant", tool_calls=[call])], "messages: cannot be written"),
+        ([TALK[1], TALK[0], said("assistant", tool_calls=[call])], "messages: cannot be written"),
+        ([TALK[0], said("assistant", "<tool_call>")], "messages[1]: has no tool_calls, and is not written in hermes"),
     ):
         path.write_text(line(*bad))
-        with pytest.raises(PreflightError) as error:
-            read_conversations([str(path)], protocol=get_protocol("hermes"))
-        assert f"1 mistakes, listed above, the first {path}, line 1, {what}" in str(error.value), bad
+        assert f"1 mistakes, listed above, the first {path}, line 1, {what}" in refusal(path, get_protocol("hermes")), (
+            bad
+        )
+    path.write_text(line(TALK[0], said("assistant", tool_calls=[call]), tools=[{"name": "other"}]))
+    assert "of no function in tools" in refusal(path, get_protocol("hermes"))
+    path.write_text(line(*TALK))
+    assert "has tools or tool_calls to write" in refusal(path, get_protocol("hermes"))
 
 
 def asked(question: str, answer: str = "No.", *queries: tuple[str, ...]) -> Conversation:
