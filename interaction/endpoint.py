@@ -191,7 +191,7 @@ class Endpoint:
         await self._client.close()
 
     async def complete(
-        self, messages: Sequence[Message], require: Callable[[Completion], None] = lambda said: None
+        self, messages: Sequence[Message], require: Callable[[Completion], object] = lambda said: None
     ) -> Completion:
         """The model's next message. After one for which `require` raises ValueError it is asked for again.
 
@@ -220,7 +220,7 @@ class Endpoint:
                 await asyncio.sleep(wait)
         raise EndpointFault(fault)
 
-    async def _ask(self, messages: Sequence[Message], require: Callable[[Completion], None]) -> Completion:
+    async def _ask(self, messages: Sequence[Message], require: Callable[[Completion], object]) -> Completion:
         from openai import APIStatusError, AuthenticationError, NotFoundError, PermissionDeniedError
 
         options, refused = dict(self.sampling), 0

@@ -13,7 +13,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
@@ -508,12 +508,6 @@ def table(model: Architecture, settings: Settings) -> str:
     return "\n".join(lines)
 
 
-def compose_stage(name: str, overrides: Sequence[str]) -> DictConfig:
-    """The configuration of a stage as `recipe.train --config-name NAME` composes it; for GPUs unless said otherwise."""
-    profile = [] if any(override.startswith("hardware=") for override in overrides) else ["hardware=gpu8"]
-    return compose(name, [*overrides, *profile])
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m recipe.memory", description="Estimate a run's memory on GPUs.")
     parser.add_argument("model", metavar="MODEL", help=f"folder, config.json, or one of {', '.join(SHIPPED)}")
@@ -523,7 +517,8 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_intermixed_args(arguments)
     try:
         model = load_architecture(chosen.model)
-        config = compose_stage(chosen.config_name, chosen.overrides)
+        profile = [] if any(override.startswith("hardware=") for override in chosen.overrides) else ["hardware=gpu8"]
+        config = compose(chosen.config_name, [*chosen.overrides, *profile])
         card = nominal_bytes(chosen.card) if chosen.card else card_bytes(config)
         if config.trainer.device != "cuda" or card is None:
             raise PreflightError("the profile is not for GPUs, or no card size is known; set --card GB")

@@ -21,7 +21,7 @@ from recipe.files import PreflightError
 from recipe.machine import loopback, processes
 from recipe.machine.cluster import TOKEN
 from recipe.machine.processes import LAUNCH, LOCK, NOTE
-from recipe.offline.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
+from recipe.offline.conversations import Sides, arrange, for_verl, read_sides, write, write_side
 from recipe.preflight import require
 from recipe.preflight.machine import choose_attention
 from recipe.preflight.model import load_settings, load_tokenizer, start_model, weights
@@ -147,7 +147,7 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
             sides = begin_with_tiny_policy(config, sides)
     if sides:
         with writing(config):
-            write(sides, folder_of(config))
+            write(sides, stage / "data")
             starts.write_start(config, overrides, made)
     # every process, so that all come to the same attention
     cuda = config.trainer.device == "cuda"
@@ -178,7 +178,7 @@ def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | N
     stage, said = Path(config.paths.stage), None
     config.model.path = str(stage / "untrained")
     if sides and config.stage.get("tiny_knows") == "lines":
-        said = folder_of(config) / "train.parquet"
+        said = stage / "data" / "train.parquet"
         write_side(sides.train, said)
     parameters = make_tiny_policy(Path(config.model.path), conversations=said)
     print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)

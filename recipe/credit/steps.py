@@ -21,14 +21,9 @@ def runs(mask: Tensor) -> Tensor:
     return torch.where(mask, starts.long().cumsum(1) - 1, -1)
 
 
-def count(ids: Tensor) -> int:
-    """The largest number of steps in a row of `ids` (B, T); at least 1."""
-    return max(int(ids.max().item()) + 1, 1)
-
-
 def sums(values: Tensor, ids: Tensor) -> Tensor:
     """Sum of `values` (B, T) over the tokens of each step, (B, K). Other tokens, NaN included, are left out."""
-    return values.new_zeros(len(values), count(ids) + 1).scatter_add(1, ids + 1, values)[:, 1:]
+    return values.new_zeros(len(values), max(int(ids.max()), 0) + 2).scatter_add(1, ids + 1, values)[:, 1:]
 
 
 def sizes(ids: Tensor) -> Tensor:

@@ -39,10 +39,6 @@ Play = Callable[[Endpoint, Settings, Task, User | None], Awaitable[dict[str, Any
 """As `play_episode`."""
 
 
-class PromptTooLong(ContextFull):
-    """The server's context does not hold the first request."""
-
-
 async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]], concurrency: int, bar: tqdm) -> list[Lost[T]]:
     """Work on items side by side. Returns what was lost, and why: to the server, or to its context.
 
@@ -110,7 +106,7 @@ async def play_episode(endpoint: Endpoint, settings: Settings, task: Task, user:
         EndpointFault: the server did not answer.
         UserFault: the user said nothing that the environment can use.
         EndpointRefusal: the server never will answer, or nobody plays the user.
-        PromptTooLong: the context is too small for this task.
+        ContextFull: the context is too small for this task.
     """
     tokens = {"prompt_tokens": 0, "completion_tokens": 0}
     conversation = settings.conversation(task)
@@ -121,9 +117,9 @@ async def play_episode(endpoint: Endpoint, settings: Settings, task: Task, user:
             began = perf_counter()
             try:
                 said = await endpoint.complete(messages)
-            except ContextFull as full:
+            except ContextFull:
                 if len(messages) == opening:
-                    raise PromptTooLong(str(full)) from full
+                    raise
                 await beside(conversation, conversation.stop, StopReason.max_tokens)
                 break
             tokens["prompt_tokens"] += said.prompt_tokens

@@ -73,19 +73,14 @@ def identity(folder: Path) -> tuple[int, int]:
     return state.st_dev, state.st_ino
 
 
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
 def end_with_parent() -> None:
     """Have this process terminated when its parent ends, however that ends."""
-    _prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
 
 
 def adopt_orphans() -> None:
     """Make this process the reaper of its descendants, so that `end_descendants` finds those whose parent has ended."""
-    _prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
 def _in_child() -> None:

@@ -348,11 +348,6 @@ def arrange(sides: Sides, config: DictConfig, load_tokenizer: Callable[[str], An
     return Sides(train, val, {"train": len(train), "val": len(val), "cut": cut + cut_of_val, "left_out": left_out})
 
 
-def folder_of(config: DictConfig) -> Path:
-    """Where the two files for verl are."""
-    return Path(config.paths.stage) / "data"
-
-
 def write(sides: Sides, folder: Path) -> None:
     """The two files, and `counts.json`."""
     write_side(sides.train, folder / "train.parquet")
@@ -371,7 +366,7 @@ def write_side(side: Sequence[Conversation], path: Path) -> None:
 
 def for_verl(config: DictConfig) -> DictConfig:
     """The configuration that verl's trainer gets: files that are there, and a validation only where there is one."""
-    config, folder = deepcopy(config), folder_of(config)
+    config, folder = deepcopy(config), Path(config.paths.stage) / "data"
     data = config.data
     validates = bool(data.val_files) or data.val_share is not None
     data.train_files = str(folder / "train.parquet")

@@ -45,9 +45,7 @@ def _as_texts(row: Mapping[str, Any], protocol: Protocol) -> tuple[dict[str, Any
             place, role = f"messages[{number}]", message["role"]
             content = _text(message.get("content"))
             if (role in RESULTS) is not bool(due) or (role == "user" and before in RESULTS):
-                raise ValueError(
-                    f"{role} after {before or 'nothing'}; expected a result of each call, then the assistant"
-                )
+                raise ValueError(f"{role} after {before or 'nothing'}; expected each call's result, then the assistant")
             if role in RESULTS:
                 name = message.get("tool_call_id") or next(name for name in due if name not in results)
                 if name not in due or name in results or message.get("name") not in (None, due[name].name):

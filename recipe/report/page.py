@@ -29,7 +29,6 @@ from recipe.stage.metrics_log import TIMED, parts_of, read_steps, total_times
 EPISODES = 2000
 """How many a page holds."""
 TEMPLATES = Path(__file__).parents[1] / "templates"
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 OF_A_LAUNCH = "ray_kwargs.ray_init.runtime_env."
 """Begins the settings that every launch has of its own."""
 OWN = "interaction.environments."
@@ -209,4 +208,4 @@ def _settings(stage: Path) -> dict[str, str]:
             yield key, value if isinstance(value, str) else json.dumps(value, default=str)
 
     text = _configuration(stage).get("resolved")
-    return dict(flat(yaml.load(text, LOADER), "")) if text else {}
+    return dict(flat(yaml.load(text, yaml.CSafeLoader), "")) if text else {}

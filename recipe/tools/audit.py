@@ -30,8 +30,6 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-import psutil
-
 from interaction import get_protocol
 from interaction.boundary import ToolUnavailable
 from interaction.call import Call
@@ -126,18 +124,15 @@ def _audit(given: argparse.Namespace) -> int:
     rewards = _rewards(given, record)
     if given.show:
         return _show(tasks[0], given.show[1], protocol, rewards, given)
-    audit, before = Audit(rewards, {**AUDIT_KNOWN, **known_failures(environment)}, given.seconds, given.given), 0
-    for number, task in enumerate(tasks):
+    audit = Audit(rewards, {**AUDIT_KNOWN, **known_failures(environment)}, given.seconds, given.given)
+    for task in tasks:
         audit.add(task, protocol)
-        if number == min(9, len(tasks) - 1):
-            before = psutil.Process().memory_info().rss  # what is loaded once is loaded
-    grown = (psutil.Process().memory_info().rss - before) / 1e6
     if not audit.episodes:
         raise ValueError("no task could be played, so nothing can be said of a reward")
     audit.compare_means()
     if audit.earned:
         print(f"{audit.table()}\n\ndocs/your_tools.md explains rows and columns")
-    print(f"{audit.episodes} episodes; {audit.without_gold} tasks without gold; {grown:+.1f} MB of memory after them")
+    print(f"{audit.episodes} episodes; {audit.without_gold} tasks without gold")
     if audit.without_gold:
         print("NOTE of tasks without gold it is only known that what plays without gold does not pass")
     print(f"\n{audit.told()}\n{'the audit has failed' if audit.findings else 'passed'}")

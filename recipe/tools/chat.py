@@ -21,7 +21,7 @@ from typing import Any
 from interaction import get_protocol
 from interaction.boundary import ToolUnavailable
 from interaction.call import Call
-from interaction.endpoint import Completion, Endpoint, EndpointFault, EndpointRefusal
+from interaction.endpoint import Completion, ContextFull, Endpoint, EndpointFault, EndpointRefusal
 from interaction.environment import DEFAULT, AskUser, Request, load_tasks, opened, read_options
 from interaction.masked import masked_text
 from interaction.outcome import ToolResult, Verdicts
@@ -29,7 +29,7 @@ from interaction.protocol import Message
 from interaction.protocol.docs import render_docs
 from interaction.words import line_of, spoken
 from recipe.evaluation.arguments import parse, settings_of, through
-from recipe.evaluation.play import PromptTooLong, play_episode
+from recipe.evaluation.play import play_episode
 from recipe.evaluation.store import Settings
 from recipe.files import PreflightError
 from recipe.machine.processes import Interruptible
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             settings = settings_of(given)
             begun = _tools(own.tools) if own.tools else _task(settings, own.task)
             through(given, flags, settings, Path("outputs/chat/server.log"), lambda it: _talk(it, settings, begun))
-    except (EndpointFault, EndpointRefusal, PreflightError, PromptTooLong, ToolUnavailable) as error:
+    except (EndpointFault, EndpointRefusal, PreflightError, ContextFull, ToolUnavailable) as error:
         print(f"\n{masked_text(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -28,7 +28,6 @@ class OldLogProbs(PPOTrainer):
 
     _to_skip = 0
     """Steps that still take the engine's."""
-    _told = False
     _compared = True
     """Whether the trainer computed those of this step."""
 
@@ -57,13 +56,6 @@ class OldLogProbs(PPOTrainer):
             apart = (data["old_log_probs"] - data["rollout_log_probs"]).abs()[data["response_mask"].bool()]
             metrics[DIFFERENCE] = difference = apart.mean().item()  # NaN of none
             self._to_skip = self._every - 1 if difference <= TOLERANCE else 0  # NaN is no agreement
-            if not (self._to_skip or self._told):
-                self._told = True
-                print(
-                    f"NOTE engine and trainer differ by {difference:.1e} in a token's log-probability on average, more "
-                    f"than {TOLERANCE:g}: the next step is measured too (stage.old_log_probs_every={self._every})",
-                    flush=True,
-                )
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict) -> Any:

@@ -123,11 +123,6 @@ class DynamicSampling(Counting):
         self.alike: Counter[float] = Counter()
         """Value of the metric -> filtered groups."""
 
-    @property
-    def filtered(self) -> int:
-        """Groups of this step whose episodes were all alike."""
-        return self.alike.total()
-
     def _refill(self, prompts: int) -> None:
         """Play so many more prompts, as far as the limit allows."""
         prompts = min(prompts, self.config.stage.max_gen_batches * self.train_batch_size - self.played)
@@ -162,8 +157,8 @@ class DynamicSampling(Counting):
         raise GroupsAlike(
             f"only {found} of the {self.train_batch_size} groups that a step needs differ in "
             f"algorithm.filter_groups.metric={self.filter_groups_metric}: {self.played} groups were played, "
-            f"stage.max_gen_batches={self.config.stage.max_gen_batches} batches, and in {self.filtered} of them all "
-            f"episodes were alike ({values}). Take an easier or harder stage or a metric that differs sooner, or raise "
+            f"stage.max_gen_batches={self.config.stage.max_gen_batches} batches, and in {self.alike.total()} all "
+            f"rollouts had one value ({values}). Take another stage or a metric that differs sooner, or raise "
             "actor_rollout_ref.rollout.temperature, rollout.n or stage.max_gen_batches; start again to resume."
         )
 

@@ -57,6 +57,7 @@ class Curriculum(PPOTrainer):
     train_dataloader: Any
     resampler: Resampler | None = None
     """Of the training rows, with `stage.resample.pool`."""
+    _kl_controller: EpisodeKLController | None = None
 
     def __init__(self, config: DictConfig):
         super().__init__(config)
@@ -64,7 +65,8 @@ class Curriculum(PPOTrainer):
         self.alarms: Callable[[Mapping[str, float]], list[str]] = Alarms(config.stage.alarms)
         control = config.algorithm.kl_ctrl
         if config.algorithm.use_kl_in_reward and control.type == "adaptive":
-            self.kl_ctrl_in_reward = EpisodeKLController(control.kl_coef, control.target_kl, control.horizon)
+            self._kl_controller = EpisodeKLController(control.kl_coef, control.target_kl, control.horizon)
+            self.kl_ctrl_in_reward = self._kl_controller
 
     def _build_replay_buffer(self) -> Any:
         """verl's; with `algorithm.filter_groups` one that knows when to stop."""
@@ -99,11 +101,6 @@ class Curriculum(PPOTrainer):
         if self.global_steps == self.stage_end.owed:
             self.total_training_steps = self.stage_end(self.global_steps, metrics)
         return metrics
-
-    @property
-    def _kl_controller(self) -> EpisodeKLController | None:
-        controller = getattr(self, "kl_ctrl_in_reward", None)
-        return controller if isinstance(controller, EpisodeKLController) else None
 
     @property
     def _checkpoint(self) -> Path:
@@ -262,7 +259,7 @@ class Curriculum(PPOTrainer):
             found["train/groups_alike"] = fmean(alike)
         if isinstance(buffer := self.replay_buffer, DynamicSampling):
             found["train/played_groups"] = float(buffer.played)
-            found["train/filtered_groups"] = buffer.filtered / buffer.played
+            found["train/filtered_groups"] = buffer.alike.total() / buffer.played
         return found | {name: fmean(numbers) for name, numbers in values.items()}
 
     def _val_metrics_update(

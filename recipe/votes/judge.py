@@ -113,7 +113,7 @@ async def _judge(given: argparse.Namespace) -> int:
 
             async def vote(item: tuple[str, Query]) -> None:
                 key, query = item
-                said = read_vote(await endpoint.complete(messages[query], _require))
+                said = read_vote(await endpoint.complete(messages[query], read_vote))
                 kept.add({"key": key, "vote": said, "on": f"{query[0]}, {query[1]}"})
 
             bar = tqdm(desc="votes", total=len(missing), unit="vote")
@@ -192,10 +192,6 @@ def read_vote(said: Completion) -> str:
         if (word := next((word for word in SOLVED if found == [(FIELD, word)]), None)) is not None:
             return word
     raise ValueError(f'no vote: {text[:80]!r}; expected {{"{FIELD}": ...}} with one of {", ".join(SOLVED)}')
-
-
-def _require(said: Completion) -> None:
-    read_vote(said)
 
 
 def _key(*asked: Any) -> str:

@@ -21,7 +21,7 @@ from interaction.environment import Task
 from interaction.protocol import Message, Protocol
 from interaction.users import User
 from interaction.words import cut
-from recipe.evaluation.play import PromptTooLong, begin, beside, hear, leave
+from recipe.evaluation.play import begin, beside, hear, leave
 from recipe.evaluation.store import Settings
 
 WIDTH = 2
@@ -53,7 +53,7 @@ async def search_episode(
     """The branch that the search ends with, as `play_episode` gives an episode, and what all branches have cost.
 
     Raises:
-        EndpointFault, UserFault, EndpointRefusal, PromptTooLong: as `play_episode`.
+        EndpointFault, UserFault, EndpointRefusal, ContextFull: as `play_episode`.
     """
     search = _Search(endpoint, settings, task, user)
     try:
@@ -114,9 +114,9 @@ class _Search:
         """One more message; where the conversation stands after it, or after going back."""
         try:
             node = await self._ask(here)
-        except ContextFull as full:
+        except ContextFull:
             if not self.counts["nodes"]:
-                raise PromptTooLong(str(full)) from full
+                raise
             here.closed = True
             place = await self._back(here, here)
             if place is None:

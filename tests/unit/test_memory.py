@@ -11,7 +11,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.bench_memory import Point, estimate, measure
 from recipe import memory
-from recipe.memory import GB, UnknownArchitecture, compose_stage, load_architecture, nominal_bytes, peaks, shortfalls
+from recipe.memory import GB, UnknownArchitecture, load_architecture, nominal_bytes, peaks, shortfalls
+from recipe.settings import compose
 
 MEASURED = [
     # points, and GB as `python -m benchmarks.bench_memory --cuda` printed them on an H200
@@ -31,7 +32,7 @@ def no_gpus(monkeypatch):
 
 @cache
 def settings_for(card=80, stage="stage3", given=()):
-    return memory.read_settings(compose_stage(stage, list(given)), nominal_bytes(card))
+    return memory.read_settings(compose(stage, ["hardware=gpu8", *given]), nominal_bytes(card))
 
 
 def test_the_estimate_is_within_two_percent_of_what_was_measured():
@@ -177,7 +178,7 @@ def test_engines_keep_their_share_or_are_not_there_and_the_last_byte_and_token_c
 
 
 def test_the_card_is_what_nvidia_smi_says_and_else_what_the_profile_says(tmp_path, monkeypatch):
-    config = compose_stage("stage3", ["launcher.needs.gpu_memory_gb=40"])
+    config = compose("stage3", ["hardware=gpu8", "launcher.needs.gpu_memory_gb=40"])
     assert memory.card_bytes(config) == nominal_bytes(40) == 40 * 2**30 * 0.99
     (tool := tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 81559\necho 24564\n")
     tool.chmod(0o755)
@@ -247,5 +248,5 @@ def test_the_command_says_whether_the_model_fits_and_what_takes_how_much(capsys)
         said = capsys.readouterr().out
         assert [one for one in words if one not in said] == [], given
     taught = [["algorithm=opd", f"{memory.TEACHER}.model_path={name}"] for name in ("qwen3-8b", "none")]
-    bytes_of = [memory.teacher_on_host(compose_stage("stage3", given)) for given in ([], *taught)]
+    bytes_of = [memory.teacher_on_host(compose("stage3", ["hardware=gpu8", *given])) for given in ([], *taught)]
     assert bytes_of == [0, 2.5 * GB + 8 * load_architecture("qwen3-8b").parameters, 2.5 * GB]

@@ -157,7 +157,7 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
     for bad, what in (
         (
             [TALK[0], two, early, TALK[1]],
-            "messages[3]: cannot be written in hermes: assistant after tool; expected a result",
+            "messages[3]: cannot be written in hermes: assistant after tool; expected each",
         ),
         ([TALK[0], two, early, early], "messages[3]"),
         ([TALK[0], two, said("tool", "1", tool_call_id="z")], "messages[2]"),
@@ -215,7 +215,7 @@ def prepared(folder: Path, rows: dict[str, Sequence[Any]], *overrides: str, toke
     own += ["data.train_files=HERE/train.jsonl", *overrides]
     config = compose("sft", [item.replace("HERE", str(folder)) for item in own], group="sft_hardware")
     sides = conversations.arrange(conversations.read_sides(config), config, load_tokenizer)
-    conversations.write(sides, conversations.folder_of(config))
+    conversations.write(sides, Path(config.paths.stage) / "data")
     return conversations.for_verl(config)
 
 
@@ -312,7 +312,7 @@ def test_verl_gets_the_files_of_both_sides_and_validates_only_where_there_is_one
     assert len(messages_of(config.data.train_files)) == 8 and len(messages_of(config.data.val_files)) == 3
     config = prepared(tmp_path, files, "trainer.test_freq=3")
     assert config.data.val_files is None and config.trainer.test_freq == -1
-    assert not (conversations.folder_of(config) / "val.parquet").exists(), "an earlier start's is gone"
+    assert not Path(config.paths.stage, "data", "val.parquet").exists(), "an earlier start's is gone"
     both = ("data.train_files=[HERE/train.jsonl,HERE/val.jsonl]", "data.val_share=0.25")  # held out of all
     config = prepared(tmp_path, files, *both)
     train, val = messages_of(config.data.train_files), messages_of(config.data.val_files)

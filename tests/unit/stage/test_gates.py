@@ -4,7 +4,7 @@ from math import nan
 
 import pytest
 
-from recipe.files import PreflightError
+from recipe.files import PreflightError, read
 from recipe.stage.gates import Gate, check_logged
 
 PLATEAU = {"kind": "plateau", "value": None, "window": 1, "patience": 3, "min_delta": 0.01}
@@ -13,7 +13,7 @@ RISING, FLAT = [0.1, 0.2, 0.3], [0.3, 0.305, 0.29]
 
 
 def gate(**settings):
-    return Gate.parse({"kind": "leave_at", "value": 1.8, "window": 3, **settings})
+    return read(Gate, {"kind": "leave_at", "value": 1.8, "window": 3, **settings}, "stage.gate")
 
 
 def test_a_stage_is_left_at_its_value_or_on_its_plateau() -> None:
@@ -26,8 +26,7 @@ def test_a_stage_is_left_at_its_value_or_on_its_plateau() -> None:
     for settings, values in [*left, *stays]:
         reason = gate(**settings).reason_to_leave(values)
         assert (reason is not None) is ((settings, values) in left), (settings, values)
-    assert Gate.parse({"kind": "plateau"}) == Gate("plateau", "critic/score/mean", None, 5, 20, 0.01, False)
-    assert Gate.parse(None) is None
+    assert Gate("plateau") == Gate("plateau", "critic/score/mean", None, 5, 20, 0.01, False)
 
 
 def test_a_stage_passes_by_the_mean_of_its_last_values_and_stops_where_that_is_asked_for() -> None:
@@ -48,7 +47,7 @@ def test_a_gate_that_cannot_work_says_what_to_change() -> None:
         "stage.gate.min_delta=-0.5": {"kind": "plateau", "min_delta": -0.5},
     }.items():
         with pytest.raises(PreflightError, match=message):
-            Gate.parse(setting)
+            read(Gate, setting, "stage.gate")
     logged = {f"critic/score/{name}": 1.0 for name in ("mean", "max", "min", "media")}
     with pytest.raises(PreflightError) as said:
         check_logged("stage.gate.metric", "critic/scores/mean", logged)

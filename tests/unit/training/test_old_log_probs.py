@@ -58,7 +58,7 @@ def run(patch, setting, computes):
     return whose, logged
 
 
-def test_one_of_so_many_steps_is_measured_after_a_disagreement_the_next_and_some_settings_need_each(monkeypatch, capfd):
+def test_one_of_so_many_steps_is_measured_after_a_disagreement_the_next_and_some_settings_need_each(monkeypatch):
     for setting, computes, expected in (
         (EVERY_THIRD, "differs differs differs differs", "tttt"),
         (EVERY_THIRD, "differs agrees agrees agrees agrees", "tteet"),
@@ -74,8 +74,6 @@ def test_one_of_so_many_steps_is_measured_after_a_disagreement_the_next_and_some
         ("offline.files=rollouts", "agrees agrees", "tt"),
     ):
         assert run(monkeypatch, setting, computes)[0] == expected, (setting, computes)
-        why = capfd.readouterr().out.count(f"more than {old_log_probs.TOLERANCE:g}")
-        assert why == ({*computes.split()} != {"agrees"}), "once"
     _, (first, second) = run(monkeypatch, EVERY_THIRD, "agrees agrees")
     assert first.pop(old_log_probs.DIFFERENCE) == pytest.approx(0.9 * old_log_probs.TOLERANCE, rel=1e-3)
     assert first == {"rollout_corr/kl": 0.0, "critic/score/mean": 1.0}

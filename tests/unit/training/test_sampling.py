@@ -63,7 +63,7 @@ def test_whatever_the_groups_are_a_step_is_full_or_ends(outcomes, limit):
             assert len(values) == BATCH and all(len(group) > 1 for group in values), "groups that differ"
             assert not queue.tags["train"].keys() - {*batch.keys}, "what is not trained on must not stay in the queue"
         assert buffer.played == queue.asked <= limit * BATCH
-        assert buffer.filtered + buffer.lost <= buffer.played
+        assert buffer.alike.total() + buffer.lost <= buffer.played
 
 
 def test_a_group_of_which_at_most_one_rollout_came_back_is_played_again_and_counted_as_lost(trainer_for, monkeypatch):
@@ -74,7 +74,7 @@ def test_a_group_of_which_at_most_one_rollout_came_back_is_played_again_and_coun
         batch, _ = buffer.sample(1, "train", BATCH)
         queue.tags["val"] = {"v": {"is_prompt": True, "status": "finished", "global_steps": 1}, "v_0_0": {}}
         assert buffer.sample(2, "val", 1)[0].keys == ["v_0_0"], "one rollout is enough where nothing is compared"
-        assert uids(batch) <= {"u2", "u3", "u4"} and (buffer.lost, buffer.lone, buffer.filtered) == (1, alone, 1)
+        assert uids(batch) <= {"u2", "u3", "u4"} and (buffer.lost, buffer.lone, buffer.alike.total()) == (1, alone, 1)
         trainer = trainer_for(buffer, groups=BATCH, max_lost_share=0.5)
         trainer.on_sample_end()
         assert trainer.failed_prompts == failed
