@@ -11,13 +11,14 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import StatisticsError, correlation, fmean
 from typing import Any
 
 from interaction.episode_file import whole_of
 from recipe.files import PreflightError, aligned
-from recipe.report.episodes import read_records
+from recipe.report.episodes import of_evaluation, read_records
 from recipe.reward import RewardError, caller, question_of, read_argument
 
 
@@ -44,24 +45,25 @@ def rescore(run: Path, reward: Callable[..., Any]) -> dict[tuple[str, str, str],
     """
     columns: dict[tuple[str, str, str], Column] = defaultdict(Column)
     damaged = 0
-    for path in sorted({whole_of(path) for path in run.glob("*/rollouts/*/*.jsonl")}):
-        stage, split = path.parts[-4], path.parts[-2]
-        for record in read_records(path):
-            try:
-                question = question_of(record["episode"], split)
-            except (KeyError, TypeError, AttributeError):
-                damaged += 1
-                continue
-            result, old = reward(**question), record.get("score")
-            new = result["score"] if isinstance(result, dict) else result
-            for name in (question["data_source"].rpartition("/")[2], "all"):
-                column = columns[stage, split, name]
-                column.new.append(new)
-                column.groups[path.stem, str(record.get("uid"))].add(new)
-                if isinstance(old, float | int) and math.isfinite(old):
-                    column.both.append((old, new))
+    paths = sorted({whole_of(path) for path in run.glob("*/rollouts/*/*.jsonl")})
+    played = ((path.parts[-4], path.parts[-2], path.stem, record) for path in paths for record in read_records(path))
+    evaluated = ((line["stage"], line["split"], "", line) for line in of_evaluation(run))
+    for stage, split, step, record in chain(played, evaluated):
+        try:
+            question = question_of(record["episode"], split)
+        except (KeyError, TypeError, AttributeError):
+            damaged += 1
+            continue
+        result, old = reward(**question), record.get("score")
+        new = result["score"] if isinstance(result, dict) else result
+        for name in (question["data_source"].rpartition("/")[2], "all"):
+            column = columns[stage, split, name]
+            column.new.append(new)
+            column.groups[step, str(record.get("uid"))].add(new)
+            if isinstance(old, float | int) and math.isfinite(old):
+                column.both.append((old, new))
     if not columns:
-        raise PreflightError(f"{run} holds no episodes: expected {run}/<stage>/rollouts/<split>/<step>.jsonl")
+        raise PreflightError(f"{run} holds no episodes: expected a run with <stage>/rollouts, or an evaluation")
     if damaged:
         print(f"NOTE {damaged} lines are no whole episode")
     return columns

@@ -31,6 +31,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from interaction.policy import TurnPolicy
+from interaction.protocol import DOC_STYLES, PROTOCOLS
 from recipe.files import PreflightError, one_line, read, shown
 
 CONFIG_DIR = Path(__file__).parent / "config"
@@ -127,6 +128,8 @@ TABLE: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (one_of(*KL), ("distillation_loss.loss_mode",)),
     (whole(0), ("distillation.nnodes",)),
     (or_null(one_of("token", "sequence")), ("rollout_is",)),
+    (or_null(one_of(*PROTOCOLS)), ("data.protocol",)),
+    (one_of(*DOC_STYLES), ("data.docs",)),
     (one_of("auto", "disable"), ("resume_mode",)),
     (one_of("cpu", "cuda", "npu"), ("trainer.device",)),
     (one_of("fp32", "float32", "bf16", "bfloat16", "fp16", "float16"), ("model_dtype",)),

@@ -221,8 +221,8 @@ def through(given: argparse.Namespace, flags: Sequence[str], settings: Settings,
     if given.adapter:
         name, all_flags = server.ADAPTER_NAME, [*server.adapter_flags({server.ADAPTER_NAME: given.adapter}), *flags]
     with server.serve(given.model, log, given.hardware, all_flags) as url:
-        stops = server.stops_of(given.model, flags)
-        return asyncio.run(asked(url, name, "EMPTY", server.plain_of(given.model, flags), stop_token_ids=stops))
+        plain, stops = server.tokens_of(given.model, flags)
+        return asyncio.run(asked(url, name, "EMPTY", plain, stop_token_ids=stops))
 
 
 def key_of(given: argparse.Namespace) -> str:

@@ -178,27 +178,18 @@ def context_note(model: Path, flags: Sequence[str], settings: Settings) -> str:
     return f"over budget: {said} {most:.3f} at most. -- --max-model-len N and --docs signature let more fit"
 
 
-def plain_of(model: Path, flags: Sequence[str] = ()) -> Callable[[str], str]:
-    """What makes a text free of control tokens, by the tokenizer that vLLM will use."""
-    from recipe.preflight.model import load_tokenizer
-
-    try:
-        return PlainText.of(load_tokenizer(flag_of(flags, "--tokenizer") or str(model)))
-    except PreflightError:
-        return generic
-
-
-def stops_of(model: Path, flags: Sequence[str] = ()) -> list[int]:
-    """The token with which the chat template that vLLM will use ends a message, as `stop_ids`."""
+def tokens_of(model: Path, flags: Sequence[str] = ()) -> tuple[Callable[[str], str], list[int]]:
+    """What frees a text of control tokens, and the token that ends a message (`stop_ids`), as vLLM will have them."""
     from transformers import AutoTokenizer
 
-    try:
+    plain: Callable[[str], str] = generic
+    with suppress(Exception):  # vLLM says what is wrong with them
         tokenizer = AutoTokenizer.from_pretrained(flag_of(flags, "--tokenizer") or str(model))
+        plain = PlainText.of(tokenizer)
         if given := flag_of(flags, "--chat-template"):
             tokenizer.chat_template = Path(given).read_text("utf-8") if os.path.isfile(given) else given
-        return stop_ids(tokenizer, closing_ids(partial(tokenizer.apply_chat_template, return_dict=False)))
-    except Exception:  # vLLM says what is wrong with them
-        return []
+        return plain, stop_ids(tokenizer, closing_ids(partial(tokenizer.apply_chat_template, return_dict=False)))
+    return plain, []
 
 
 def flag_of(flags: Sequence[str], name: str) -> str | None:

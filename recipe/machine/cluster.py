@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -266,13 +266,7 @@ def begin() -> None:
 
 
 @contextmanager
-def watching(
-    nodes: Mapping[str, str] | None = None,
-    grace: float = 10.0,
-    end: Callable[[], Any] = lambda: os._exit(1),
-    every: float = EVERY,
-    noticed: float = NOTICED,
-) -> Iterator[None]:
+def watching(nodes: Mapping[str, str] | None = None, grace: float = 10.0) -> Iterator[None]:
     """Say in one line what has died, and end this process where the training waits for it.
 
     Ray tells of a death in the answer to a call only, and processes on GPUs wait in a collective for a peer that is
@@ -281,7 +275,6 @@ def watching(
     Args:
         nodes: id -> name of each node of the cluster that the run has joined; None on one machine.
         grace: seconds for the training to end by itself.
-        noticed: seconds in which Ray notices that a node is lost, waited for when the training fails.
     """
     over, said, look = threading.Event(), threading.Event(), Losses(nodes or {})
 
@@ -292,17 +285,17 @@ def watching(
         return said.is_set()
 
     def watch() -> None:
-        while not over.wait(every):
+        while not over.wait(EVERY):
             if look() and not over.wait(1.0) and found() and not over.wait(grace):  # not as the stage ends
-                return end()
+                os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="losses").start()
     try:
         yield
     except Exception:
-        last = time.monotonic() + noticed
+        last = time.monotonic() + NOTICED
         while not found() and nodes and time.monotonic() < last:
-            time.sleep(every)
+            time.sleep(EVERY)
         raise
     finally:
         over.set()

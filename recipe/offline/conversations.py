@@ -2,7 +2,6 @@
 
     {"messages": [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "No."}], "id": "oslo-1"}
 
-With `data.protocol` calls may stand beside the texts (`tool_calls`).
 All files are checked before `<stage>/data` gets `train.parquet`, `val.parquet` and `counts.json`.
 """
 
@@ -85,10 +84,7 @@ def read_sides(config: DictConfig) -> Sides:
         raise PreflightError(f"data.max_token_len_per_gpu={most} is below data.max_length={data.max_length}. Raise it.")
     if OmegaConf.select(data, "custom_cls.path"):
         raise PreflightError("data.custom_cls: conversations are read by this project. Set data.custom_cls.path=null.")
-    try:
-        protocol = get_protocol(data.protocol, docs=data.docs) if data.protocol else None
-    except ValueError as error:
-        raise PreflightError(f"data.protocol={data.protocol}, data.docs={data.docs}: {error}.") from error
+    protocol = get_protocol(data.protocol, docs=data.docs) if data.protocol else None
     train = read_conversations(as_list(data.train_files), protocol=protocol)
     val = read_conversations(as_list(data.val_files), "val_files", protocol) if data.val_files else []
     if both := on_both(train, val):
@@ -131,10 +127,9 @@ def read_conversations(
     if not found:
         raise PreflightError(f"data.{key}={','.join(names)} has no rows. {made}, or set data.{key}.")
     if protocol and not written:
-        said = f"no conversation of data.{key} has tools or tool_calls to write"
-        raise PreflightError(f"data.protocol={protocol.name}: {said}. Set it to null.")
+        raise PreflightError(f"data.protocol={protocol.name}: data.{key} has no tools or tool_calls. Set it to null.")
     if protocol and cut:
-        said = f"messages of data.{key} have a thought or words beside calls, left out: {protocol.name} has no place"
+        said = f"messages have a thought or words beside calls, for which {protocol.name} has no place: left out"
         print(f"NOTE       {cut} {said}", flush=True)
     if not_read:
         said = f"have {' or '.join(NOT_READ)}, not read: set data.protocol, or name the functions in the system message"

@@ -9,8 +9,6 @@ from interaction.protocol import Protocol
 from interaction.protocol.docs import documented
 
 RESULTS = ("tool", "function")
-WRONG = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
-"""What reading a line raises that is not in the form of a chat API."""
 
 
 def in_protocol(row: Any, protocol: Protocol, table: bool) -> tuple[Any, int | None]:
@@ -73,7 +71,7 @@ def _as_texts(row: Mapping[str, Any], protocol: Protocol) -> tuple[dict[str, Any
             raise ValueError("expected one of the user first, or a system message and then one of the user")
         begin = protocol.opening(functions, said[0]["content"], policy)
         return {**row, "messages": [*begin, *said[1:]], "tools": None, "functions": None}, cut
-    except WRONG as error:
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
         why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise ValueError(f"{place}: cannot be written in {protocol.name}: {why}"[:300]) from error
 

@@ -5,6 +5,7 @@ import argparse
 from itertools import combinations
 from pathlib import Path
 
+from recipe.evaluation.store import EPISODES
 from recipe.files import PreflightError, aligned
 from recipe.report import page, sources, tables, validation
 from recipe.report.pass_rate import Comparison
@@ -48,13 +49,13 @@ def main() -> None:
 
 def _report(runs: list[Path]) -> None:
     for run in runs:
-        begun = any((run / name).exists() for name in ("manifest.json", "curriculum.json"))
+        begun = any((run / name).exists() for name in ("manifest.json", "curriculum.json", EPISODES))
         if not begun and not tables.stage_dirs(run):
-            raise PreflightError(f"{run} is no run: it has neither a manifest.json nor training metrics")
+            raise PreflightError(f"{run} is no run and no evaluation: it has no manifest.json, metrics or {EPISODES}")
     _require_seeds(runs)
     path = page.write(runs[0], tuple(runs[1:]))
     texts = [aligned(rows) for rows in map(tables.loss_rows, runs) if rows]
-    if tables.trained_stages(runs[0]) or not texts:
+    if tables.trained_stages(runs[0]) or not (texts or (runs[0] / EPISODES).exists()):
         texts.append(tables.table(runs))
     print("\n\n".join(filter(None, [*texts, validation.table(runs), f"report  {path}"])))
 

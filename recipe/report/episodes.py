@@ -11,12 +11,14 @@ import random
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from interaction.environment import task_key_of
 from interaction.episode_file import parts_of, steps_in
 from interaction.words import cut
+from recipe.evaluation.store import EPISODES, read_episodes
 from recipe.files import LONGEST_LINE, lines
 
 TRAIN_STEPS = 12
@@ -125,14 +127,27 @@ def load(places: Iterable[Place]) -> Iterator[dict[str, Any]]:
     """The episodes with their stage, validation before training; texts over `LONGEST_TEXT` are cut, with a mark."""
     for place in sorted(places, key=lambda place: (place.stage, place.split != "val", place.path, place.offset)):
         if (record := read_record(place)) is not None:
-            yield {"stage": place.stage, **_cut(record)}
+            yield {"stage": place.stage, **shortened(record)}
 
 
-def _cut(value: Any) -> Any:
+def of_evaluation(folder: Path) -> list[dict[str, Any]]:
+    """The episodes that an evaluation keeps, as lines of a run, those that failed first; none of another folder."""
+    found = read_episodes(folder / EPISODES)[0] if (folder / EPISODES).is_file() else []
+    lines = [
+        {"stage": folder.name, "split": line["part"], "step": 0, "session_id": line["sample"], "reward": {}}
+        | {"task_id": line["task_id"], "episode": line["episode"]}
+        | {"score": float(bool(record.outcome and record.outcome.passed))}
+        for line, record in found
+    ]
+    return sorted(lines, key=itemgetter("score"))
+
+
+def shortened(value: Any) -> Any:
+    """A line with its texts cut to `LONGEST_TEXT`."""
     if isinstance(value, dict):
-        return {name: _cut(item) for name, item in value.items()}
+        return {name: shortened(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_cut(item) for item in value]
+        return [shortened(item) for item in value]
     return cut(value, LONGEST_TEXT) if isinstance(value, str) else value
 
 

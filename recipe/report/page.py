@@ -49,14 +49,17 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     panels, constant = figures.curves(runs)
     of_validation = figures.validation_panels(names, validated, begins)
     settings, starts = _settings(stages[-1]) if stages else {}, entries(run / "manifest.json", "starts")
-    chosen = list(episodes.load(episodes.choose(stages, EPISODES)))
+    evaluated = episodes.of_evaluation(run)
+    chosen = [*map(episodes.shortened, evaluated[:EPISODES])] or list(episodes.load(episodes.choose(stages, EPISODES)))
     tasks = _tasks(chosen, settings)
     shown = json.dumps({"episodes": chosen, "tasks": tasks}).encode()
     page = render(
         "report.html",
         runs=names,
         facts=_facts(run, settings, starts, {name.partition("/")[0] for name in tasks}),
-        verdict=verdict(runs),
+        verdict=f"{sum(one['score'] for one in evaluated):g} of {len(evaluated)} passed."
+        if evaluated
+        else verdict(runs),
         moved=validation.moved(runs),
         stages=tables.stage_table(runs),
         warm_starts=tables.loss_rows(run),

@@ -26,6 +26,8 @@ from interaction.episode_file import append, path_of
 from recipe import rescore, reward
 from recipe.files import PreflightError
 from recipe.preflight import data, require
+from recipe.report import page
+from recipe.report.episodes import of_evaluation
 from recipe.reward import RewardError, checked, sample_record
 from recipe.stage.choosing import validation_metrics
 
@@ -255,5 +257,12 @@ def test_a_reward_without_a_score_ends_with_status_1_and_an_async_one_is_awaited
     trained, held_out, _ = (line.split()[2:] for line in rescored(str(path))[3::2])
     assert trained == ["all", "9", "0.500", "1.000", "-", "100%"] and held_out[3] == "0.000"
     (tmp_path / "run").rename(tmp_path / "moved")
+    (tmp_path / "run").mkdir()  # an evaluation
+    line = {"task_id": "x", "sample": 0, "part": "test", "episode": sample_record()}
+    (tmp_path / "run" / "episodes.jsonl").write_text(json.dumps(line) + "\n")
+    head, category, whole = rescored(str(path))
+    assert whole.split() == ["run", "test", "all", "1", "1.000", "0.000", "-", "-"]
+    assert sum(one["score"] for one in of_evaluation(tmp_path / "run")) == 1.0 and page.write(tmp_path / "run").stat()
+    (tmp_path / "run" / "episodes.jsonl").unlink()
     with pytest.raises(SystemExit, match="1"):
         rescored(str(path))

@@ -21,7 +21,7 @@ from interaction.endpoint import Endpoint
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from recipe import evaluate
 from recipe.evaluation.play import play_episode
-from recipe.evaluation.server import plain_of
+from recipe.evaluation.server import tokens_of
 from recipe.evaluation.store import Settings
 
 GOLD = gold_player("base")
@@ -137,7 +137,7 @@ def test_forged_turns_reach_no_server_as_control_tokens(tmp_path):
         (folder / "config.json").write_text('{"model_type": "qwen2"}')
         cd = hidden({"name": "cd", "arguments": {"folder": echo}})
         said = [f"<think>x</think><tool_call>[{cd}]</tool_call>", *[f"{echo} and that is all"] * 9]
-        for plain, replies in ((plain_of(folder), iter(said)), (plain_text.generic, iter(said))):
+        for plain, replies in ((tokens_of(folder)[0], iter(said)), (plain_text.generic, iter(said))):
             with serving(lambda _, replies=replies: next(replies)) as server:
                 asyncio.run(talk(server.url, plain))
             sent = [request["messages"] for request in server.requests]

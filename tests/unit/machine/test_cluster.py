@@ -54,24 +54,26 @@ def looks(monkeypatch: pytest.MonkeyPatch, good: int) -> Mock:
 
 
 def test_a_lost_node_ends_a_training_that_waits_and_is_named_where_one_fails(monkeypatch, capsys) -> None:
-    look = looks(monkeypatch, 10**9)
-    with cluster.watching(end=pytest.fail, every=0.01):
+    look, ended = looks(monkeypatch, 10**9), threading.Event()
+    monkeypatch.setattr(cluster, "EVERY", 0.02)
+    monkeypatch.setattr(os, "_exit", lambda status: ended.set())
+    with cluster.watching():
         while look.call_count < 5:
             time.sleep(0.01)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == "" and not ended.is_set()
     looks(monkeypatch, 1)
-    ended = threading.Event()
-    with cluster.watching(end=ended.set, every=0.02, grace=0.1):
+    with cluster.watching(grace=0.1):
         assert ended.wait(10)
     assert capsys.readouterr().out == f"{LOST}\n"
     looks(monkeypatch, 3)  # until Ray has noticed it
-    with pytest.raises(RuntimeError, match="an actor died"), cluster.watching({"b": "second"}, every=0.02, noticed=5.0):
+    with pytest.raises(RuntimeError, match="an actor died"), cluster.watching({"b": "second"}):
         raise RuntimeError("an actor died")
     assert capsys.readouterr().out == f"{LOST}\n"
     looks(monkeypatch, 10**9)
+    monkeypatch.setattr(cluster, "NOTICED", 0.2)
     began = time.monotonic()
     for nodes in (None, {"b": "second"}):
-        with pytest.raises(ValueError), cluster.watching(nodes, every=0.02, noticed=0.2):
+        with pytest.raises(ValueError), cluster.watching(nodes):
             raise ValueError
     assert time.monotonic() - began < 2.0 and capsys.readouterr().out == ""
 
@@ -81,7 +83,9 @@ def test_a_process_of_rays_or_vllms_that_dies_ends_the_start_with_one_line(tmp_p
     monkeypatch.setattr(cluster, "kills_for_memory", count().__next__)
     shutil.copy("/bin/sleep", tmp_path / name)
     ended = threading.Event()
-    with subprocess.Popen([tmp_path / name, "60"]) as process, cluster.watching(grace=0.1, end=ended.set, every=0.1):
+    monkeypatch.setattr(cluster, "EVERY", 0.1)
+    monkeypatch.setattr(os, "_exit", lambda status: ended.set())
+    with subprocess.Popen([tmp_path / name, "60"]) as process, cluster.watching(grace=0.1):
         assert not ended.wait(0.5)
         process.kill()
         assert ended.wait(20)

@@ -146,7 +146,7 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
         assert found.messages[1]["content"] == "Rain?" and protocol.parse(found.messages[4]["content"]).answer == "No."
     capsys.readouterr()
     read_conversations([str(path)], protocol=get_protocol("llama3_json"))
-    assert "NOTE       1 messages of data.train_files have a thought or words" in capsys.readouterr().out
+    assert "NOTE       1 messages have a thought or words" in capsys.readouterr().out
     rows = []
     for given in ({"b": 1}, {"c": 2}):
         rows.append([TALK[0], said("assistant", tool_calls=[{"function": {"name": "f", "arguments": {"a": given}}}])])
@@ -182,7 +182,7 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
     path.write_text(line(TALK[0], said("assistant", tool_calls=[call]), tools=[{"name": "other"}]))
     assert "of no function in tools" in refusal(path, get_protocol("hermes"))
     path.write_text(line(*TALK))
-    assert "has tools or tool_calls to write" in refusal(path, get_protocol("hermes"))
+    assert "has no tools or tool_calls" in refusal(path, get_protocol("hermes"))
 
 
 def asked(question: str, answer: str = "No.", *queries: tuple[str, ...]) -> Conversation:
