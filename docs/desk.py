@@ -18,7 +18,7 @@ URL = os.environ.get("DESK_URL", "http://127.0.0.1:8123")
 
 class Desk:
     UNAVAILABLE = (aiohttp.ClientConnectionError, TimeoutError)  # asked again, and never the model's fault
-    ONCE = ("open_ticket",)  # a second one would be a second ticket
+    ONCE = ("open_ticket", "close_ticket")  # the second time it is another ticket, or none
 
     async def setup(self):
         self.path = (await self._ask("POST", "/desks"))["path"]

@@ -229,7 +229,7 @@ A model that calls functions over several turns, trained from {name} with
 ## Serving
 
 ```bash
-vllm serve FOLDER_OR_REPOSITORY --generation-config vllm{f" --max-model-len {length}" if length else ""}
+vllm serve THIS_FOLDER --host 127.0.0.1 --generation-config vllm{f" --max-model-len {length}" if length else ""}
 ```
 
 Use neither a reasoning parser nor a tool-call parser: calls are part of the message's text.
