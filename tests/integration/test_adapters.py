@@ -1,9 +1,4 @@
-"""LoRA adapters by stage, for real: trained further from stage to stage, killed and resumed, evaluated on one base.
-
-Two stages with LoRA merged for vLLM: the second one starts from the model that the first one trained. Warm starts on
-conversations of one's own: a validation loss, and an adapter that is resumed and merged. About sixteen minutes on two
-cores.
-"""
+"""LoRA adapters by stage, for real: trained further, killed and resumed, evaluated on one base; sixteen minutes."""
 
 import itertools
 import json

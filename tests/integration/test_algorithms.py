@@ -1,8 +1,4 @@
-"""Trains with what docs/algorithms.md offers, a mini-batch smaller than the batch, and looks at what only that moves.
-
-Also distils the tiny policy from itself and from another, behind turns that gold plays, and trains by the command line
-of train_fctncalling.py. About twelve minutes on two cores.
-"""
+"""Trains with what docs/algorithms.md offers, and looks at what only that moves; twelve minutes on two cores."""
 
 import math
 from collections import Counter, defaultdict

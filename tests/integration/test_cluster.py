@@ -1,7 +1,5 @@
 """Trains on two nodes: two raylets on this machine, the second with a folder of its own where the first has another.
 
-    pytest -m slow -s tests/integration/test_cluster.py
-
 Started by `run_cluster.sh`, as on two machines. The tests belong together and go in this order: what is refused, a
 training whose second node is killed in the middle, the same command again on a cluster that is whole. About eight
 minutes on two cores.

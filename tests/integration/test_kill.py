@@ -1,8 +1,6 @@
 """Kills a run six times with SIGKILL, at six places, then takes workers and disk away from another; both must finish.
 One of the pretrained model is killed once, in its second stage.
 
-    pytest -m slow -s tests/integration/test_kill.py
-
 The tests of a run belong together and go in this order: each starts the same command, waits for its place and does
 harm. The last one lets the command finish and looks at what came of it. About a minute each, on two cores.
 """

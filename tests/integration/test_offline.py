@@ -1,8 +1,4 @@
-"""A stage learns from what another one has played, for real: no engine, the same batches whatever else is drawn, a
-resume in the middle of an epoch, what was rewarded becomes more probable, and two processes compute what one does.
-
-About eleven minutes on two cores.
-"""
+"""A stage learns from what another one has played, for real; about eleven minutes on two cores."""
 
 import json
 import math

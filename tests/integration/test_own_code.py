@@ -1,8 +1,4 @@
-"""What a user brings, in real trainings: the environment of docs/your_tools.md, with its report, and tau's stages.
-
-A reward that fails: samples are lost and the others train, or training stops and says why. Also playing on while the
-policy is updated, in both asynchronous modes. About twenty minutes on two cores.
-"""
+"""What a user brings, in real trainings: environments, rewards that fail; about twenty minutes on two cores."""
 
 import math
 import subprocess

@@ -1,8 +1,6 @@
 """Trains for real: verl's trainer, vLLM, Ray, FSDP2 and BFCL scenarios with an untrained tiny policy.
 
-One test, because the start of all processes is what takes the time. It takes about four minutes on two cores. The slow
-one: a resampled stage that is killed and resumed plays the tasks that it would have played; about three minutes. All
-algorithms learn a task with a known optimum, by the estimators, losses and settings of a training run.
+One test, because the start of all processes is what takes the time: about four minutes on two cores.
 """
 
 import json

@@ -1,6 +1,5 @@
 """What a model says, turn by turn, and the record of the episode in which it says it."""
 
-from bfcl_env import load_scenarios
 from interaction import Conversation, get_protocol
 
 think_xml = get_protocol("think_xml")
@@ -16,11 +15,6 @@ def gold(scenario, turn, calls_a_message=100):
     """What a perfect model says in a turn."""
     calls = scenario.turns[turn].gold
     return [*(say(*calls[at : at + calls_a_message]) for at in range(0, len(calls), calls_a_message)), ANSWER]
-
-
-def scenario_of(scenario_id):
-    category, index = scenario_id.rsplit("_", 1)
-    return load_scenarios(category)[int(index)]
 
 
 def play(scenario, policy):

@@ -23,8 +23,9 @@ def root_logger_as_before() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "HARDWARE"):
+    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HARDWARE", "tiny")
 
 
 class Engine:

@@ -1,6 +1,4 @@
-"""The commands of a stage and of the warm start, up to where they would start to train: what a look, a refusal and a
-start over leave; what the warm start starts beside, what it goes on from, and what is up to date.
-"""
+"""The commands of a stage and of the warm start, up to where they would start to train."""
 
 import os
 import shutil

@@ -1,7 +1,4 @@
-"""What documents say is so: commands are there, the notebook prints what it shows, the site has every page and setting.
-
-Images name files that are there and are made for a profile; a page's tables are those of its results.
-"""
+"""What documents say is so: commands are there, the notebook prints what it shows, the site has all pages."""
 
 import contextlib
 import importlib.util

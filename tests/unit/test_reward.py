@@ -1,7 +1,4 @@
-"""A user's reward: whatever it does, it ends as a finite score or as one line that names the reward and the task.
-
-Stored episodes can be scored again without a model.
-"""
+"""A user's reward: whatever it does, it ends as a finite score or as one line that names the reward and the task."""
 
 import argparse
 import asyncio

@@ -17,11 +17,6 @@ def names(group: str) -> list[str]:
     return sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
 
 
-@pytest.fixture(autouse=True)
-def tiny_profile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARDWARE", "tiny")
-
-
 def line_of(overrides: list[str], name: str = "stage1", folder: Path | None = None) -> str:
     """What is said about a command line; empty if it passes."""
     try:

@@ -1,8 +1,4 @@
-"""The set-up: complete pins, a setup.sh that refuses clearly, the entry points that plug us into verl.
-
-run_cluster.sh: the first node is the head, the others join it, and the head's files go when it ends. With a `ray` that
-notes how it was called and listens as Ray's head does.
-"""
+"""The set-up: complete pins, a setup.sh that refuses clearly, the entry points that plug us into verl, and clusters."""
 
 import importlib.metadata
 import json
@@ -175,7 +171,7 @@ def started() -> Iterator[list[subprocess.Popen]]:
 
 
 def start(node: Path, *arguments: str) -> subprocess.Popen:
-    given = {name: value for name, value in os.environ.items() if name != "CLUSTER"}
+    given = {name: value for name, value in os.environ.items() if name not in ("CLUSTER", "HARDWARE")}
     return subprocess.Popen(["bash", "run_cluster.sh", *arguments], cwd=node, env=given, stdout=subprocess.DEVNULL)
 
 

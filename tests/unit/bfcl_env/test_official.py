@@ -170,14 +170,8 @@ def test_gold_and_drawn_calls_among_it_have_bfcls_result_texts_and_verdicts():
 
 @pytest.mark.slow
 def test_mutants_have_bfcls_result_texts_and_verdicts():
-    for number, mutant in enumerate(mutants(SEED, MUTANTS)):
-        found, limits, verdicts = disagreements(mutant.scenario, mutant.turns)
-        assert found == []
-        # The whole checker on some of them; it shares the lists of tweets, which shows once `mention` is called.
-        mentions = any(call.name == "mention" for calls in mutant.turns for call in calls)
-        if number % 5 == 0 and not limits and not mentions:
-            passed = all(verdict.passed_official for verdict in verdicts)
-            assert official_check(mutant.scenario, mutant.turns) == passed
+    for mutant in mutants(SEED, MUTANTS):
+        assert disagreements(mutant.scenario, mutant.turns)[0] == []
 
 
 def test_positional_arguments_mean_what_they_mean_to_bfcl():

@@ -43,7 +43,6 @@ def compose_once(name: str, overrides: list[str]):
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("HARDWARE", "tiny")
     monkeypatch.setenv("MODEL", "/m")
     monkeypatch.setattr(stages, "compose_stage", compose_once)
     monkeypatch.setattr(command.page, "write", lambda run: run / "report.html")

@@ -1,10 +1,7 @@
-"""The arrow between rooms, and environments by name: what is found, and what a file may leave out."""
+"""Environments by name: what is found, and what a file may leave out."""
 
 import pickle
-import subprocess
-import sys
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 from support.entries import write
@@ -16,15 +13,6 @@ from interaction.environment import is_file, load_tasks, named, register, task_o
 from interaction.masked import MASK, masked, masked_text
 from interaction.policy import TurnPolicy
 from interaction.users import KINDS, make_user
-
-ROOT = Path(__file__).parents[3]
-
-
-def test_it_does_not_matter_which_room_is_imported_first() -> None:
-    for first in ("bfcl_env", "interaction", "interaction.environment"):
-        code = f"import sys, {first}; print(sorted({{'torch', 'verl', 'ray', 'transformers'}} & set(sys.modules)))"
-        answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-        assert answer.stdout.strip() == "[]", answer.stderr
 
 
 def test_tasks_are_found_by_the_name_of_their_environment() -> None:

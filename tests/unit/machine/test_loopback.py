@@ -30,7 +30,6 @@ dist.destroy_process_group()
 
 @pytest.fixture(autouse=True)
 def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(loopback, "NOTED", tmp_path / "ray_current_cluster")
 
 

@@ -11,13 +11,6 @@ from recipe.files import PreflightError
 from recipe.preflight import require
 from recipe.settings import compose
 
-
-@pytest.fixture(autouse=True)
-def no_settings_from_outside(monkeypatch):
-    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "RAY_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-
-
 _composed = cache(compose)
 
 

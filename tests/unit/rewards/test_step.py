@@ -5,9 +5,10 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.policies import ANSWER, CUT, gold, play, say, scenario_of
+from support.policies import ANSWER, CUT, gold, play, say
 
 from bfcl_env import Call
+from interaction.environment import load_tasks
 from rewards import step as step_reward
 
 GARBAGE = "no tags at all"
@@ -76,12 +77,12 @@ WAITING = {
 
 def test_each_message_is_paid():
     for (case, (scenario_id, messages, expected)), logged in zip(TRAJECTORIES.items(), LOGGED, strict=True):
-        result = score(play(scenario_of(scenario_id), messages))
+        result = score(play(load_tasks()[scenario_id], messages))
         found = [result[name] for name in ("step_success", "contribution", "regressed")]
         assert found == pytest.approx(logged), case
         assert result["step_scores"] == pytest.approx(expected), case
         assert result["score"] == pytest.approx(sum(expected)), case
-    scenario = scenario_of(FILES)
+    scenario = load_tasks()[FILES]
     before = [text for turn in range(3) for text in gold(scenario, turn)]
     for case, (messages, expected) in WAITING.items():
         result = score(play(scenario, before + messages))
@@ -90,7 +91,7 @@ def test_each_message_is_paid():
     assert idle["turns"][3]["passed"] and score(idle)["step_scores"] == [0.0] * 5, "nothing was done before"
     alone = score(idle | {"turns": idle["turns"][3:4]})
     assert (alone["step_scores"], alone["contribution"]) == ([3], 0), "nothing is to be done in the whole task"
-    (turn,) = (begun := play(scenario_of(CAR), [UNLOCK]))["turns"]
+    (turn,) = (begun := play(load_tasks()[CAR], [UNLOCK]))["turns"]
     (step,) = turn["steps"]
     for changed, expected in (
         ({"facts": {**turn["facts"], "closeness": 2 / 3}}, paid(1 / 2, 1 / 2)),  # the door was open
@@ -117,7 +118,7 @@ def test_no_sequence_of_messages_earns_more_in_a_turn_than_solving_it(scenario_i
     def policy(scenario, turn):
         return [gold(scenario, turn)[0] if move == "gold" else move for move in [next(said, CUT)]]
 
-    record = play(scenario_of(scenario_id), policy)
+    record = play(load_tasks()[scenario_id], policy)
     result = score(record, alpha=alpha, bound=bound)
     position = 0
     for turn in record["turns"]:
@@ -132,7 +133,7 @@ def test_no_sequence_of_messages_earns_more_in_a_turn_than_solving_it(scenario_i
 
 
 def test_parameters_change_what_is_paid():
-    scenario = scenario_of(STOCKS)
+    scenario = load_tasks()[STOCKS]
     unsolved, solved = play(scenario, [APPLE, ANSWER]), play(scenario, gold)
     assert score(unsolved, alpha=3)["step_scores"] == [3 / 4, 0]
     assert score(unsolved, alpha=0)["step_scores"] == [0, 0]

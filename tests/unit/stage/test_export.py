@@ -1,8 +1,4 @@
-"""What a stage hands on is the model that was trained: with LoRA too, wherever it is loaded, and whole or not at all.
-
-The checkpoints are written by verl's own engine and checkpoint manager (one process, gloo), which also says what the
-live model answers. One of the stages trains the adapter of another further.
-"""
+"""What a stage hands on is the model that was trained: with LoRA too, wherever it is loaded, whole or not at all."""
 
 import json
 import os

@@ -42,6 +42,7 @@ def test_a_gate_that_cannot_work_says_what_to_change() -> None:
     for message, setting in {
         "stage.gate.value": {"kind": "minimum", "value": None},
         "stage.gate.windw is not known": {"kind": "minimum", "value": 1, "windw": 2},
+        "stage.gate.kind is missing": {"value": 1},
         "stage.gate.window=0": {"kind": "plateau", "window": 0},
         "stage.gate.patience=0": {"kind": "plateau", "patience": 0},
         "stage.gate.min_delta=-0.5": {"kind": "plateau", "min_delta": -0.5},

@@ -31,9 +31,6 @@ def one(start: str) -> Any:
     return next(task for name, task in TASKS.items() if name.startswith(start))
 
 
-# What was recorded: hashes of what the tasks are, of what everybody is told, and of conversations with faults.
-
-
 def recorded(name: str, found: Any) -> None:
     whole = hashlib.sha256(repr(found).encode()).hexdigest()[:16]
     assert json.loads(Path(__file__).with_name("conversations_recorded.json").read_text())[name] == whole
@@ -145,8 +142,6 @@ def test_tasks_what_they_show_and_what_each_side_is_told_are_as_recorded() -> No
         recorded(by, (placed, held, tau_env.turn_policy({"split": by, "one_thing_a_message": by == "size"})))
 
 
-# A user who is asked.
-
 MOBILE_DATA = "[mobile_data_issue]data_mode_off["
 TOGGLE = Call("toggle_data", {})
 CALL = written(TOGGLE)
@@ -203,20 +198,6 @@ def test_a_user_makes_calls_that_the_agent_does_not_see_unless_they_are_none() -
     attempt.answer("Then it works.")
     assert attempt.hear(STOP) is None and attempt.over == StopReason.user_stop
     assert attempt.verdicts().passed and attempt.verdicts().facts["writes"] == 1
-
-
-def test_the_user_never_sees_the_agents_functions_the_database_or_gold() -> None:
-    for task in [task for task in [*TASKS.values()][::97] if task.mode == "user"]:
-        attempt = task.open()
-        attempt.begin()
-        assert "toggle_data" not in str(attempt.hear("Hello.").functions), "the device is the user's"
-        attempt.call(Call("get_customer_by_id", {"customer_id": "C1001"}))
-        shown = "\n".join(message["content"] for message in attempt.answer("Hm.").messages)
-        hidden = ("get_customer_by_id", "john.smith@example.com", "env_assertion", "transfer_to_human_agents")
-        assert task.task.story.reason in shown and not any(word in shown for word in hidden)
-
-
-# An agent alone.
 
 
 def played(start: str, *messages: Call | str) -> tuple[Any, list[Any]]:

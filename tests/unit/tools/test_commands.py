@@ -82,9 +82,7 @@ OTHERS = shlex.split("""
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a few files of data."""
-    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "CUDA_VISIBLE_DEVICES"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HARDWARE", "tiny")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.chdir(tmp_path)
     for name in ("mine.parquet", "others/more.parquet", "others/a_val.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
