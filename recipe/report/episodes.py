@@ -18,7 +18,7 @@ from typing import Any
 from interaction.environment import task_key_of
 from interaction.episode_file import parts_of, steps_in
 from interaction.words import cut
-from recipe.evaluation.store import EPISODES, read_episodes
+from recipe.evaluation.store import EPISODES, finished_lines
 from recipe.files import LONGEST_LINE, lines
 
 TRAIN_STEPS = 12
@@ -132,7 +132,7 @@ def load(places: Iterable[Place]) -> Iterator[dict[str, Any]]:
 
 def of_evaluation(folder: Path) -> list[dict[str, Any]]:
     """The episodes that an evaluation keeps, as lines of a run, those that failed first; none of another folder."""
-    found = read_episodes(folder / EPISODES)[0] if (folder / EPISODES).is_file() else []
+    found = finished_lines(folder / EPISODES).values() if (folder / EPISODES).is_file() else ()
     lines = [
         {"stage": folder.name, "split": line["part"], "step": 0, "session_id": line["sample"], "reward": {}}
         | {"task_id": line["task_id"], "episode": line["episode"]}
