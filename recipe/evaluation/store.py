@@ -194,4 +194,5 @@ def finished_lines(path: Path) -> dict[tuple[str, int], tuple[dict[str, Any], Ep
 def read_episodes(path: Path) -> tuple[list[tuple[dict[str, Any], EpisodeRecord]], int]:
     """Line and record of a JSONL file of an evaluation or a training run, and how many whole lines hold none."""
     found = list(_whole_lines(path))
-    return [item for item in found if item is not None], found.count(None)
+    finished = finished_lines(path).values() if path.name == EPISODES else found  # a task may have been played again
+    return [item for item in finished if item is not None], found.count(None)

@@ -52,8 +52,7 @@ def methods(paths: Sequence[Path]) -> list[Method]:
     Raises:
         PreflightError: something cannot be read, or there is nothing to read.
     """
-    found: dict[Path, list[Method]] = {}
-    """By folder, which tells two of one name apart."""
+    found: dict[Path, list[Method]] = {}  # by folder, which tells two of one name apart
     for path in dict.fromkeys(path.absolute() for path in paths):
         if (played := episodes(path)) is not None:
             if not played:
@@ -131,9 +130,8 @@ def _of_stage(run: Path, stage: Path, path: Path) -> list[Method]:
         record = partial(lambda place: (read_record(place) or {}).get("episode"), place)
         names = task_name(environment, header["category"]), task_name(environment, header["task_id"])
         title = f"{run.name}/{stage.name}{', guard' if is_guard(header) else ''}"
-        calls = header["reward"].get("calls")
-        called = None if calls is None else calls > 0
-        official = header["reward"].get("acc_official", header["reward"].get("acc")) == 1.0
+        scores = {"acc_official": header["reward"].get("acc"), **header["reward"]}
+        called, official = scores["calls"] > 0 if "calls" in scores else None, scores["acc_official"] == 1.0
         played[title].append(Played(*names, header["session_id"], cluster, passed, called, record, official))
     return [_method(title, found, [note]) for title, found in sorted(played.items())]
 
@@ -141,7 +139,8 @@ def _of_stage(run: Path, stage: Path, path: Path) -> list[Method]:
 def recipes(a: Sequence[Path], b: Sequence[Path]) -> list[Method]:
     """Recipes A and B with a vote of each seed, a run's last validation or an evaluation, on the tasks that all have.
 
-    Where the official verdicts are others, the same by these. Raises PreflightError where no task is in all.
+    Where the official verdicts are others, the same by these. Raises PreflightError where no task is in all,
+    or a recipe has two evaluations of one model.
     """
     tasks, starts, found = dict[Path, set[tuple[str, str]]](), defaultdict[str, list[str]](list), list[Any]()
     for name, paths in (("A", a), ("B", b)):
@@ -151,7 +150,10 @@ def recipes(a: Sequence[Path], b: Sequence[Path]) -> list[Method]:
             counted = [_seed(item, seed) for item in final.played if item.task in final.subsets.get(item.subset, ())]
             tasks[path], played = {(item.subset, item.task) for item in counted}, played + counted
             notes.append(f"{name}: {', '.join([str(path), *final.notes])}")
-            for key, value in (final.settings or {}).items():
+            told = final.settings or {}
+            if told.get("endpoint", "") is None and told["model"] in settings["model"]:  # its weights' fingerprint
+                raise PreflightError(f"{path} evaluates the model of another seed of {name}: it is no second seed")
+            for key, value in told.items():
                 settings[key] += [value] * (value not in settings[key])
             for began in (state.look(stage).began for stage in trained_stages(path)[:1]):
                 if began and began.made:

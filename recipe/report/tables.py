@@ -51,8 +51,7 @@ class Difference:
     last: float
     tasks: Mapping[Hashable, Task]
     """Those that are compared; none where step means are."""
-    missing: str = ""
-    """Why no task is compared."""
+    missing: str = ""  # why no task is compared
     all_tasks: bool = True
     """Whether both windows have the same tasks."""
 

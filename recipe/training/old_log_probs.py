@@ -26,10 +26,8 @@ TOLERANCE = 0.05
 class OldLogProbs(PPOTrainer):
     """What a trainer whose episodes are all of its own policy leaves out."""
 
-    _to_skip = 0
-    """Steps that still take the engine's."""
-    _compared = True
-    """Whether the trainer computed those of this step."""
+    _to_skip = 0  # steps that still take the engine's
+    _compared = True  # whether the trainer computed those of this step
 
     @cached_property
     def _every(self) -> int:

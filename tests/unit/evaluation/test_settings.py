@@ -108,7 +108,10 @@ def test_episodes_of_other_settings_or_models_are_never_mixed_and_settings_hold_
         with pytest.raises(PreflightError, match=r"settings\.json.*choose another --out"):
             Store(tmp_path, SETTINGS)
         assert (tmp_path / "settings.json").read_bytes() == content
+    once = before["episodes.jsonl"].splitlines()
+    (tmp_path / "episodes.jsonl").write_bytes(b"\n".join([*once, once[0], b""]))  # a lost one, played again
     assert evaluate.main(["--records", str(tmp_path)]) == 0
+    assert f"{len(once)} episodes in 1 files" in capsys.readouterr().out
     (tmp_path / "episodes.jsonl").write_bytes(b"")  # none is there: settings are written anew, without a password
     user = {"kind": "endpoint", "url": "http://me:secret@x/v1", "api_key": "sk-secret"}
     Store(tmp_path, replace(SETTINGS, endpoint="http://me:secret@x/v1", user=user)).close()

@@ -175,7 +175,9 @@ def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_ver
     assert [{item.called for item in one.played} for one in (row, guard)] == [{False}, {None}]
     assert row.notes == ("the validation of stage2_base after step 2",)
     assert [*guard.subsets["multi_turn_base"]] == ["multi_turn_base_9"]
-    for others, word in (([b[0], a[0]], "no second seed"), ([tmp_path / "votes"], "votes has 0")):
+    solved, model = {"multi_turn_base_0": [True]}, {"endpoint": None, "model": "/hf 1f"}
+    twice = [evaluation(tmp_path / name, solved, **model) for name in "xy"]
+    for others, word in (([b[0], a[0]], "no second seed"), (twice, "no second"), ([tmp_path / "votes"], "votes has 0")):
         status, said = report("--compare", *a, "--with", *others)
         assert status == 1 and word in said
     assert "no second seed" in report(a[0], a[0])[1]
