@@ -8,8 +8,8 @@ If the engine or whoever plays the user fails, the episode is played again. If t
 trajectory: verl trains on the siblings, and a dead engine is never mistaken for a reward of 0.
 
 All episodes of a worker share one event loop. Loading tasks, decoding, parsing, calls and gold run in one other thread;
-more threads would not be faster. `benchmarks/bench_agent_loop.py` measures what is left. Conversations whose
-environment waits for something outside have threads of their own, `interaction.waiting` a worker.
+more threads would not be faster. `benchmarks/bench_agent_loop.py` measures what is left. What waits for
+something outside has threads of its own, `interaction.waiting` a worker.
 """
 
 import asyncio

@@ -223,7 +223,7 @@ class ToolEnvironment(EnvironmentBase):
 
     def _fresh(self, owner: list[Any]) -> Any:
         """An object as the task begins with, set up; `owner` closes it."""
-        start = {} if hasattr(self.task.tools, "reset") else self.task.start
+        start = {} if hasattr(self.task.kind() or self.task.tools, "reset") else self.task.start
         made = self._do(partial(self.task.tools, **start))  # its names are not those of `_do`
         owner.append(made)
         if hasattr(made, "reset"):
@@ -269,17 +269,17 @@ class ToolEnvironment(EnvironmentBase):
         alone = self.task.check_episode is not None and not self._checks_turns()
         left = len(self.task.turns) - len(self.passed)
         turns = []
-        for (words, calls), ok, share in zip(
+        for given, (words, calls), ok, share in zip(
+            self.task.turns,
             self.task.said,
             [*self.passed, *[None if alone else False] * left],
             [*self.shares, *[None] * left],
             strict=True,
         ):
-            facts = {
-                **{"gold_calls": len(calls), "gold_functions": [call.name for call in calls]},
-                "gold_arguments": [{name: [value] for name, value in call.arguments.items()} for call in calls],
-                "has_gold": bool(calls) or self.task.checked,
-            }
+            facts: dict[str, Any] = {"has_gold": bool(calls) or self.task.checked}
+            if not isinstance(given, str):  # of words alone nobody knows which call is one too many
+                facts |= {"gold_calls": len(calls), "gold_functions": [call.name for call in calls]}
+                facts["gold_arguments"] = [{name: [value] for name, value in call.arguments.items()} for call in calls]
             turns.append(TurnResult(words, ok, facts=facts if share is None else facts | {"share": share}))
         whole = not left and False not in self.passed and (self.task.check_episode is None or self.episode == 1)
         return Verdicts(tuple(turns), whole, {} if self.episode is None else {"episode": self.episode})

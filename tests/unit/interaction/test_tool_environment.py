@@ -172,6 +172,7 @@ def test_turns_are_judged_by_state_and_reading_ones_by_what_was_seen():
         (task([PUT], [PUT]), [[PUT, PUT], []], [False, True]),
         (task([PUT], [], []), [[PUT], "I cannot do that.", []], [True, True, False]),
         (task(books, **shelf), [books[::-1]], [True]),
+        (task(books, **shelf | {"tools": partial(Shelf)}), [books[::-1]], [True]),
         (task([UP], **counts), [[UP, READ]], [True]),
         (task([READ], [READ], **counts), [[READ], []], [True, False]),
         (task([READ, UP], tools=Counter), [[UP]], [True]),
@@ -354,6 +355,9 @@ def test_a_check_gives_a_share_or_is_refused():
             found = attempt.verdicts()
             assert found.components.get("episode", found.turns[0].facts.get("share")) == float(value)
             assert found.passed is (float(value) == 1) and found.turns[0].facts["has_gold"], "words alone are not work"
+    for turns, known in ((["Go."], False), ([("Go.", [])], True)):
+        (turn,) = replace(task(check=lambda *_: 1), turns=turns).open().verdicts().turns
+        assert ("gold_calls" in turn.facts) is known, "where gold is not given no call is one too many"
     for value in (None, 2, -0.1, float("nan"), "yes"):
         with pytest.raises(ContractError, match=r"check\(\) gives"):
             task([], tools=Counter, check=lambda *_, value=value: value).open().answer("")
