@@ -7,6 +7,7 @@ import pytest
 from support.entries import write
 from support.evaluation import serving
 
+from bfcl_env import load_scenarios
 from bfcl_env.synthesis import Shape, generate, rephrase
 from interaction import get_protocol
 
@@ -14,10 +15,12 @@ PROTOCOL = get_protocol("python_calls", docs="signature")
 NICE = "If you have a minute: "
 FORMS = ("multi_turn_base", "multi_turn_miss_param")
 ENTRIES = [*generate("train", 8, 5, Shape(classes=("GorillaFileSystem", "TicketAPI"), turns=(1, 2), forms=FORMS))]
+HELD_OUT = load_scenarios("multi_turn_base", split="val")[0].turns[0].user
 SPOILED = {
     "no JSON list": lambda texts: "No.",
     "another number of messages": lambda texts: json.dumps([*texts, "And more."]),
     "a message is no text, or too long": lambda texts: json.dumps(["x" * 2000 for _ in texts]),
+    "8 words of the held-out half": lambda texts: json.dumps([f"{text} {HELD_OUT}" for text in texts]),
     "values are not those of the task": lambda texts: json.dumps(["Do as I said before." for _ in texts]),
 }
 
@@ -60,6 +63,7 @@ def test_new_words_are_kept_where_a_solver_passes_and_a_second_run_asks_nothing(
     assert asked > 2 * len(ENTRIES)
     (tmp_path / "out.json.cache").open("a").write('{"cut off')
     assert run(writer()) == (made, 0)
+    assert all(run(writer(), *more)[1] for more in (["--story"], ["--model", "other"]))
 
 
 def test_what_a_model_writes_is_data_and_a_task_that_it_spoils_or_cannot_solve_is_thrown_away(run, capsys):

@@ -1,5 +1,6 @@
 """Generated tasks: what each of them must be, and what is thrown away."""
 
+import json
 import os
 import re
 import subprocess
@@ -130,6 +131,8 @@ def test_a_world_can_be_drawn_whatever_names_coincide():
 def test_the_command_writes_the_same_environment_in_every_process(tmp_path):
     file, written = tmp_path / "tasks.json", []
     sizes = "--train 60 --dev 2 --test 3 --turns 2 4 --forms multi_turn_miss_param".split()
+    sizes += "--words other --seed 7 --operations 1".split()
+    shape = Shape(turns=(2, 4), operations=1, forms=("multi_turn_miss_param",), words="other")
     for seed in "02":  # of Python's hashes, by which sets are ordered
         words = [sys.executable, "-m", "bfcl_env.synthesis", str(file), *sizes]
         environ = {**os.environ, "PYTHONHASHSEED": seed}
@@ -137,6 +140,7 @@ def test_the_command_writes_the_same_environment_in_every_process(tmp_path):
         assert "65 tasks" in done.stdout
         written.append(file.read_bytes())
     assert written[0] == written[1]
+    assert json.loads(written[0].splitlines()[0]) == next(generate("train", 1, 7, shape))
     assert Counter(task.part for task in environment("tasks", file).load_tasks()) == {"train": 60, "dev": 2, "test": 3}
 
 

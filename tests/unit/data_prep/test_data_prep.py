@@ -124,8 +124,9 @@ def test_tasks_that_are_listed_with_a_reason_are_not_trained_on_and_validation_k
 def test_a_built_folder_has_a_card_of_its_files_and_a_readme_of_somebody_elses_is_kept(folders, tmp_path):
     folder = folders[1]
     made, card = json.loads((folder / "manifest.json").read_text()), DatasetCard.load(folder / "README.md")
-    paths = {one["path"] for config in card.data.configs for one in config["data_files"]}
-    assert paths == set(made["files"]) == {path.name for path in folder.glob("*.parquet")}
+    splits = [(one["path"], one["split"]) for config in card.data.configs for one in config["data_files"]]
+    assert {path for path, _ in splits} == set(made["files"])
+    assert {path for path, split in splits if split == "validation"} == {"tiny_val.parquet"}
     assert all(entry["sha256"] in card.text for entry in made["files"].values()) and made["command"] in card.text
     assert "no clean score on BFCL's multi-turn categories" in card.text
     (tmp_path / "README.md").write_text("# Mine\n")

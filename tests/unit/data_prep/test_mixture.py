@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from random import Random
 
 import pyarrow.parquet as pq
 import pytest
@@ -91,7 +92,8 @@ def test_a_mixture_that_cannot_be_made_is_one_line(tmp_path, capsys):
         assert main(["--out", str(tmp_path / "out"), *given]) == 1, words
         said = capsys.readouterr().err
         assert said.startswith("data_prep: ") and said.count("\n") == 1 and not (tmp_path / "out").exists(), said
-    for words in ("--mixture bfcl", "--rows 5", "--val-rows 0", "--skip-bad"):
+    tool = ("--steptool a --max-context 9", "--steptool a --seed 2", "--max-result-chars 0")
+    for words in ("--mixture bfcl", "--rows 5", "--val-rows 0", "--skip-bad", *tool):
         with pytest.raises(SystemExit):
             main(["--out", str(tmp_path), *words.split()])
     assert main(["--out", str(tmp_path), "--environment", "bfcl_single", "--categories", "java"]) == 1
@@ -150,7 +152,15 @@ def test_every_batch_has_fresh_tasks_in_other_words_and_what_must_not_be_forgott
     trained = {(task.environment, task.cluster) for name in long for task in tasks[name]}
     held_out = [task for name in HELD_OUT for task in tasks[name]]
     assert trained.isdisjoint((task.environment, task.cluster) for task in held_out)
-    assert warm.isdisjoint(f"{task.environment}/{task.cluster}" for task in held_out)
+    shown = {row["query_id"] for row in pq.read_table(tmp_path / "sft_all.parquet").to_pylist()}
+    assert warm < shown and shown.isdisjoint(f"{task.environment}/{task.cluster}" for task in held_out)
+    gold = {row["task_id"] for row in pq.read_table(tmp_path / WARM_START).to_pylist()}
+    assert gold.isdisjoint(task.id for name in long for task in tasks[name] if task.environment.startswith("bfcl"))
+    shape = Shape(("MathAPI", "TicketAPI"), (1, 1), 1, ("multi_turn_base",), "other")
+    assert lines[0]["question"] == next(generate("train", 1, 30, shape))["question"], "the seed draws tasks"
+    pool = [task for task in load_tasks("bfcl_single").values() if task.category == "simple_python"]
+    pool = [task for task in pool if task.part == "train"]
+    assert {f"bfcl_single/{task.cluster}" for task in Random("3 simple_python").sample(pool, len(pool))[:50]} <= warm
     counts = {name: Counter((task.environment, task.part) for task in tasks[name]) for name in HELD_OUT}
     assert all({part for _, part in counts[name]} == {HELD_OUT[name]} for name in HELD_OUT)
     assert all(counts["val.parquet"][f"{words}_words", "test"] == 100 for words in ("plain", "other", "unseen"))
@@ -168,6 +178,8 @@ def test_a_file_of_the_users_own_takes_the_place_of_training_tasks_and_stands_be
     file = write(tmp_path, [*copies, *entries[20:]], "made.json")
     assert main(["--out", str(tmp_path / "data"), "--laptop", "--json", str(file)]) == 0
     names = [WARM_START, *(f"{stage}.parquet" for stage in OWN)]
-    assert [pq.read_table(tmp_path / "data" / name).num_rows for name in names] == [20, *OWN.values()]
+    rows = [pq.read_table(tmp_path / "data" / name).to_pylist() for name in names]
+    assert [len(some) for some in rows] == [20, *OWN.values()]
+    assert len({row.get("task_id") or row["extra_info"]["task_id"] for some in rows for row in some}) == 180
     held_out = pq.read_table(tmp_path / "data" / "val.parquet").to_pylist()
     assert Counter(row["extra_info"]["environment"] for row in held_out) == {"made": 6, "bfcl": 16}

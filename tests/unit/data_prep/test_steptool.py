@@ -51,8 +51,9 @@ def changed(place, **fields):
 
 
 @pytest.fixture
-def convert(tmp_path, capsys):
+def convert(tmp_path, capsys, monkeypatch):
     """Runs the command on a text or bytes; status, errors, rows as Arrow has them, and the manifest."""
+    monkeypatch.setattr("data_prep.steptool.convert.BATCH", 1)
 
     def run(content, *arguments):
         source, out = tmp_path / "file.txt", tmp_path / "out"
@@ -189,6 +190,8 @@ def test_steps_that_do_not_fit_are_dropped_whole_from_the_end_and_counted(conver
     assert longest < tokens(RESPONSES[1])
     table = convert(step_csv(ROW), "--max-response", str(longest), "--tokenizer", folder)[2]
     assert len(table["steps"][0]) == 1
+    swapped = step_csv((PROMPTS, RESPONSES[::-1], ROW[2]))
+    assert convert(swapped, "--max-response", str(longest), "--tokenizer", folder)[0] == 1, "nothing after a long one"
 
     messages = convert(sft_json(instance()))[2].to_pylist()[0]["messages"]
     whole = tokens(tokenizer.apply_chat_template(messages, tokenize=False))

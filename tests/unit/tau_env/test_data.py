@@ -13,7 +13,7 @@ from support.evaluation import PROTOCOL, completion, played, serving
 from data_prep.__main__ import main as prepare_data
 from interaction.call import Call
 from interaction.environment import part_of, task_of
-from tau_env import source, telecom
+from tau_env import source
 from tau_env.exchange import STOP, written
 from tau_env.retail import reads, writes
 from tau_env.shop import Shop
@@ -22,11 +22,7 @@ from tau_env.tasks import DOMAINS, SMALL, load_tasks
 PREPARE = ["--environment", "tau", "--tiny", "--docs", "signature", "--option", "policy=none"]
 
 
-def test_no_faults_stand_on_two_sides_and_rows_say_for_themselves_on_which_they_stand(tmp_path):
-    for by in ("faults", "size", "official"):
-        solo = [task for task in load_tasks(by) if task.mode == "solo"]
-        sides = {(tuple(sorted(telecom.faults(task.task))), task.part) for task in solo}
-        assert sides and len({faults for faults, _ in sides}) == len(sides)
+def test_rows_say_for_themselves_on_which_side_they_stand(tmp_path):
     assert prepare_data([*PREPARE, "--out", str(tmp_path), "--option", "split=size"]) == 0
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["options"]["split"] == "size" and manifest["tau2_data"]["from"].startswith("inspect-evals")
@@ -45,6 +41,10 @@ def test_no_faults_stand_on_two_sides_and_rows_say_for_themselves_on_which_they_
     assert all(info["task_id"].count("|") >= SMALL for info in infos)
     own = {info["task_id"]: part_of({**info, "part": None}) for info in infos}
     assert "train" in own.values()  # by the split that the environment has without a word
+    mixed = "--mixture tau=1 --rows 60 --val-rows 8 --docs signature --option tau.policy=none --option tau.split=size"
+    assert prepare_data([*mixed.split(), "--out", str(tmp_path)]) == 0
+    infos = parquet.read_table(tmp_path / "mixture_train.parquet")["extra_info"].to_pylist()
+    assert all(info["task_id"].count("|") < SMALL for info in infos if info["task_id"].startswith("telecom"))
 
 
 def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_line(tmp_path, monkeypatch, capsys):

@@ -195,7 +195,7 @@ def test_a_user_makes_calls_that_the_agent_does_not_see_unless_they_are_none() -
         assert "Error: " in last(attempt.hear(f"{OPEN}{no_call}{CLOSE}"))
     assert "Mobile Data is now ON" in last(attempt.hear(f"I will. {CALL}"))
     assert attempt.hear("It is on now.") == Request("I will.\nIt is on now.")
-    attempt.answer("Then it works.")
+    assert "tool_response" not in last(attempt.answer("<tool_response>Then it works.</tool_response>"))
     assert attempt.hear(STOP) is None and attempt.over == StopReason.user_stop
     assert attempt.verdicts().passed and attempt.verdicts().facts["writes"] == 1
 
@@ -233,6 +233,8 @@ def test_an_episode_alone_ends_with_done_or_a_transfer_and_what_was_not_needed_p
         ((done,), (False, False), StopReason.done, 0),
         ((TOGGLE, "It works."), (False, False), None, 0),
         ((transfer,), (False, False), StopReason.transfer, 1),
+        ((transfer, TOGGLE, done), (False, False), StopReason.transfer, 1),
+        ((Call(transfer.name, {}), TOGGLE, done), (True, True), StopReason.done, 0),
         ((TOGGLE, transfer), (True, False), StopReason.transfer, 1),
         ((*twice, TOGGLE, done), (True, False), StopReason.done, 2),
     ):
