@@ -30,6 +30,9 @@ from recipe.stage.metrics_log import read_steps
 from recipe.training.resampling import Resampler
 
 SCALED = '''
+import sys
+assert __name__ in sys.modules, "verl has loaded it, without the time limit and what is checked of a reward"
+
 def compute_score(data_source, solution_str, ground_truth, extra_info, scale=1.0):
     """Not ours: rewards length, so that an untrained policy gets a gradient."""
     steps = sum(len(turn["steps"]) for turn in extra_info["episode"]["turns"])
@@ -43,7 +46,7 @@ def curriculum(folder: Path, steps: int) -> list[str]:
         *(f"paths.run={folder}/run", f"paths.data={folder}/data"),
         f"actor_rollout_ref.model.path={folder}/model",
         f"reward.custom_reward_function.path={folder}/my_reward.py",
-        "+reward.custom_reward_function.reward_kwargs.scale=100",
+        *("+reward.custom_reward_function.reward_kwargs.scale=100", "+custom.secrets=[hunter2]"),
         f"trainer.total_training_steps={steps}",
         *SHORT,
     ]
@@ -82,6 +85,7 @@ def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_it
     subprocess.run(curriculum(folder, steps=last), cwd=ROOT, env=given, timeout=900, check=True)
     assert not of_processes(mark, titles)
     assert (done := read_done(stage)) and done.global_step == last
+    assert not [log for log in (folder / "run" / "logs").glob("*.log") if "hunter2" in log.read_text(errors="replace")]
 
     second = sorted((stage / "metrics").glob("*.jsonl"))[-1].read_text().splitlines()
     assert [json.loads(line)["step"] for line in second] == [last], "it did not go on where the first one stopped"

@@ -156,6 +156,8 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
     }
     assert engine._policy_alone(losses["ppo"][0]) and not engine._policy_alone(losses["kl"][0])
     assert not engine._policy_alone(partial(ppo_loss, config=actor(entropy_coeff=0.1))), "entropy is of all rows"
+    taught = partial(engine.distillation_ppo_loss, config=actor())
+    assert not engine._policy_alone(taught), "a teacher judges all rows"
     other = actor(policy_loss=PolicyLossConfig(loss_mode="kl_cov"))
     assert not engine._policy_alone(partial(ppo_loss, config=other)), "it has a KL of its own"
     found: dict[str, dict[str, dict[str, torch.Tensor]]] = {}

@@ -9,16 +9,16 @@ from omegaconf import OmegaConf
 from recipe.settings import compose
 
 STAGES = {
-    # rows, train batch, prompt tokens, response tokens, steps of 20 epochs, save_freq, test_freq, reward, augmented
-    "stage1": (75, 16, 8192, 10000, 80, 20, 4, "pkg://rewards.format", False),
-    "stage2": (100, 32, 8192, 10000, 60, 15, 3, "pkg://rewards.progress", True),
-    "stage3": (400, 32, 8192, 24576, 240, 60, 12, "pkg://rewards.progress", True),
+    # rows, train batch, prompt tokens, response tokens, steps of 20 epochs, save_freq, test_freq, augmented
+    "stage1": (75, 16, 8192, 10000, 80, 20, 4, False),
+    "stage2": (100, 32, 8192, 10000, 60, 15, 3, True),
+    "stage3": (400, 32, 8192, 24576, 240, 60, 12, True),
 }
 GPUS = ("gpu8", "gpu8_24gb", "gpu1")
 
 
 def test_each_stage_has_its_documented_values_on_eight_gpus() -> None:
-    for name, (rows, batch, prompt, response, steps, save, test, reward, augmented) in STAGES.items():
+    for name, (rows, batch, prompt, response, steps, save, test, augmented) in STAGES.items():
         config = compose(name, ["hardware=gpu8"])
         data, trainer, actor = config.data, config.trainer, config.actor_rollout_ref.actor
         rollout = config.actor_rollout_ref.rollout
@@ -26,7 +26,6 @@ def test_each_stage_has_its_documented_values_on_eight_gpus() -> None:
         assert (data.max_prompt_length, data.max_response_length) == (prompt, response)
         assert rows // batch * trainer.total_epochs == steps
         assert (trainer.total_epochs, trainer.save_freq, trainer.test_freq) == (20, save, test)
-        assert config.reward.custom_reward_function.path == reward
         assert config.interaction.train.environments.bfcl.augment is augmented
         assert config.interaction.val.environments.bfcl.augment is False
         assert (config.algorithm.adv_estimator, rollout.n, rollout.temperature) == ("grpo", 16, 1.0)
@@ -43,6 +42,17 @@ def test_a_small_real_model_is_rewarded_densely_in_all_stages_and_others_by_form
         stages = [compose(f"stage{number}", [f"hardware={hardware}", "stage.name=polish"]) for number in (1, 2, 3)]
         found = [stage.reward.custom_reward_function.path for stage in stages]
         assert found == [f"pkg://rewards.{name}" for name in names]
+
+
+def test_an_algorithm_is_what_its_name_says() -> None:
+    for name, given in {
+        "step_grained": "reward.custom_reward_function.path=pkg://rewards.step",
+        "rloo": "algorithm.adv_estimator=rloo",
+        "cispo": "actor_rollout_ref.actor.policy_loss.loss_mode=cispo",
+        "opd": "distillation.distillation_loss.use_task_rewards=False",
+    }.items():
+        key, _, value = given.partition("=")
+        assert str(OmegaConf.select(compose("stage2", [f"algorithm={name}"]), key)) == value, name
 
 
 def test_composing_imports_neither_torch_nor_ray() -> None:
@@ -78,6 +88,8 @@ def test_every_gpu_profile_packs_rows_and_has_room_for_its_longest_episode() -> 
             budgets = (part.actor.ppo_max_token_len_per_gpu, part.ref.log_prob_max_token_len_per_gpu)
             budgets += (part.rollout.log_prob_max_token_len_per_gpu, config.critic.ppo_max_token_len_per_gpu)
             assert min(*budgets, part.rollout.max_model_len) >= longest, (hardware, name)
-            assert config.algorithm.rollout_correction.rollout_is == "token"
+            correction = config.algorithm.rollout_correction
+            assert (correction.rollout_is, correction.rollout_is_threshold) == ("token", 2.0)
+            assert part.actor.optim.lr == (1e-4 if part.model.lora_rank else 1e-6)
             assert config.data.train_batch_size * part.rollout.n % config.trainer.n_gpus_per_node == 0
             assert config.paths.data == f"data/{hardware}"  # where run_all.sh makes it

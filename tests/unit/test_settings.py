@@ -71,6 +71,11 @@ BAD = {
     "stage.gate=0.5": "stage.gate=0.5; expected a section, {name: value}, or null",
     "stage.name=manifest.json": "none that a run has already",
     "stage.name=logs": "none that a run has already",
+    "stage.handover=Best": "one of last, best",
+    "stage.adapter=contineu": "one of new, continue",
+    "stage.over_budget=leave": "one of keep, leave_out",
+    "offline.rewards=finall": "one of steps, final",
+    "offline.old_log_probs=stepp": "one of start, step",
     "actor_rollout_ref.rollout.n=0": "expected a whole number of 1 or more",
     "paths.run='~/runs'": "paths.run='~/runs'; expected a path, written without ~",
 }

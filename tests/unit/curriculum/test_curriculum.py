@@ -177,13 +177,15 @@ def test_a_warm_start_is_of_this_model_and_rows_and_no_stage_goes_on_from_anothe
     assert run("a") == "before sft train" and statuses(folder) == [("stage1_format", "done")]
     assert [model for _, _, model in launched] == [f"{tmp_path}/a", f"{tmp_path}/a", None]
     before = compose_stage("stage1", launched[0][1][2:])
-    assert (before.trainer.val_only, before.trainer.val_before_train, before.trainer.save_freq) == (True, True, -1)
+    found = before.trainer.val_only, before.trainer.val_before_train, before.trainer.save_freq
+    assert (*found, before.trainer.resume_mode) == (True, True, -1, "disable")
     assert before.data.train_files == [f"{data}/stage1_format.parquet"] and choosing.deciding(before) == []
     assert before.actor_rollout_ref.model.path == f"{tmp_path}/a" and state.look(folder / "before").began.files
     assert run("a") == run(None) == run("a/") == ""
     shutil.rmtree(folder / "before" / "metrics")  # as after an interruption
     assert run("a") == "before"
     rules = ["interaction.val.max_steps=9", "interaction.docs=json", "interaction.max_tokens_per_reply=9"]
+    rules += ["interaction.protocol=hermes", "interaction.user={kind:scripted,lines:[Bye]}"]
     rules += ["actor_rollout_ref.rollout.val_kwargs.n=2", "data.max_response_length=900", f"environment.guard={data}/g"]
     assert [run("a", rule) for rule in rules] == ["before"] * len(rules), "by other rules or with other rows"
     (data / "val.parquet").write_text("other rows")
@@ -322,6 +324,8 @@ def test_another_curriculum_has_its_own_stages_gates_and_names(tmp_path, launche
     assert statuses(tmp_path / "run") == [("stage1_format", "done"), ("polish", "done")]
     for name in ("qwen3_4b", "laptop", "long", "with_stage4"):
         assert stages.read_stages(stages.read_yaml(stages.Plan, stages.find(name)), path, ["hardware=gpu8"]), name
+    runs = stages.read_yaml(command.Ablations, stages.find("steptool", "ablations")).runs.values()
+    assert [plan.overrides for plan in runs] == [("offline.rewards=final",), ()]
 
 
 def test_a_mistake_in_a_curriculum_is_answered_in_one_line_before_its_first_stage(tmp_path, launched):
@@ -365,7 +369,8 @@ def test_each_ablation_runs_in_a_folder_of_its_own_also_after_a_failure(tmp_path
     differences = json.loads((tmp_path / "pass_rate.json").read_text())["differences"]
     assert {pair["baseline"] for pair in differences} == {"curriculum/stage1_format"}
     assert sum("reward.custom_reward_function.path=pkg://rewards.all_or_nothing" in a for _, a, _ in launched) == 2
-    assert sum("interaction.train.environments.bfcl.augment=false" in a for _, a, _ in launched) == 1
+    for once in ("interaction.train.environments.bfcl.augment=false", "trainer.total_epochs=32"):
+        assert sum(once in arguments for _, arguments, _ in launched) == 1
     monkeypatch.setattr(runner, "launch", lambda module, arguments, watch, note: log(watch, "no data\n"))
     (tmp_path / "mine.yaml").write_text("runs: {one: {stages: [stage1]}}")
     with pytest.raises(SystemExit, match="1 of 1 runs failed: one"):  # and no table can be made

@@ -80,12 +80,17 @@ def run_code(code, folder, watch=lambda: None, *given):
     return processes.run([sys.executable, "-c", code, *given], folder / "x.log", watch, folder / NOTE)
 
 
-def test_status_and_output_are_kept_a_long_child_is_watched_and_an_orphan_is_ended(tmp_path):
+def test_status_and_output_are_kept_a_long_child_is_watched_and_an_orphan_is_ended(tmp_path, monkeypatch):
     assert run_code("print('said'); exit(3)", tmp_path) == 3
     assert (tmp_path / "x.log").read_text() == "said\n"
-    seen = []
-    run_code("import time; time.sleep(2.5)", tmp_path, lambda: seen.append(1))
-    assert len(seen) == 2
+    seen, cleared, note = [], [], tmp_path / NOTE
+    monkeypatch.setattr(processes, "_clear_nodes", lambda _, address: cleared.append(address) or [])
+
+    def watch():  # and the child joins a cluster meanwhile
+        seen.append(LAUNCH.write(note, replace(LAUNCH.read(note), cluster="a:1")))
+
+    run_code("import time; time.sleep(2.5)", tmp_path, watch)
+    assert len(seen) == 2 and cleared == ["a:1"]
     orphan = "import subprocess as s, sys; c = s.Popen(['sleep', '300'], start_new_session=True)\n"
     assert run_code(f"{orphan}open(sys.argv[1], 'w').write(str(c.pid))", tmp_path, lambda: None, f"{tmp_path}/pid") == 0
     assert not alive(int((tmp_path / "pid").read_text()))

@@ -12,6 +12,7 @@ def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp
         "(TaskRunnerV1 pid=4436, ip=10.0.0.1) GATE left at step 4\n"
         "NOTE the reward compute_score of my.py has no parameter `prize`\n"
         "NOTE       1 training row\n"
+        "REWARD FAILED on a: b\n"
         "ALARM cut o"
     )
     watch()
@@ -22,6 +23,7 @@ def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp
         "stage1_format  ALARM 61% of the messages (step 4)",
         "stage1_format  GATE left at step 4",
         "stage1_format  NOTE the reward compute_score of my.py has no parameter `prize`",
+        "stage1_format  REWARD FAILED on a: b",
         "stage1_format  ALARM cut off",
     ]
     for value, shown in ((0.0512, "0.0512"), (float("nan"), "nan"), (123.4, "123")):

@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from support.runs import write_metrics
 from support.stages import config_of, save
 
+from recipe.files import PreflightError
 from recipe.stage import end as ends
 from recipe.stage import starts, state
 from recipe.stage.export import ExportError
@@ -58,10 +59,13 @@ def test_a_stage_is_done_only_at_its_last_step_and_trains_on_where_more_epochs_a
     done = ends.finish(config)
     assert (done.global_step, done.target, done.model_step) == (4, 4, 4)
     assert ends.read_done(tmp_path / "stage") == done
-    for last, reached in ((0, False), (5, False), (1, True), (3, True)):
+    for last, reached in ((0, False), (5, False), (1, True)):
         ends.note_target(config, last, last)
         assert ends.at_target(config) is reached, last
     assert ends.finish(config).global_step == 4, "more than was asked for"
+    for name, how in (("handover_metric", {"stage__handover": "best"}), ("gate.metric", {"stage__gate": LEAVE})):
+        with pytest.raises(PreflightError, match=name):
+            ends.StageEnd(config_of(tmp_path / name, **how), 9, 0)(1, {"val_dev/other": 1.0, "n": 1.0})
     asked = {"trainer.total_epochs": 21, "trainer.total_training_steps": 9, "data.train_batch_size": 2}
     asked |= {"data.train_files": "more.parquet", "stage.over_budget": "leave_out"}
     for key, value in asked.items():

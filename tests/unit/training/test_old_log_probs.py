@@ -19,7 +19,7 @@ MASK = torch.tensor([[1, 1, 0, 0], [1, 0, 0, 0]])
 TRAINERS = {
     "agrees": SHORT + 0.9 * old_log_probs.TOLERANCE * MASK + 5.0 * (1 - MASK),
     "differs": SHORT + 4 * old_log_probs.TOLERANCE * torch.tensor([[0, 0, 0, 0], [1, 0, 0, 0]]),
-    "unlikely": SHORT + torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),  # a probability of 1e-9
+    "unlikely": SHORT + torch.tensor([[0.0, 0.2, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),  # a probability of 1e-9
     "nan": SHORT + torch.tensor([[nan, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),
     "nothing": SHORT.clone(),  # of no token of the model's
 }
