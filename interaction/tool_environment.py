@@ -244,7 +244,8 @@ class ToolEnvironment(EnvironmentBase):
         result, arguments, value = ran
         self._seen += [value] if result.error is None else []
         self._calls.append(Made(call.name, arguments or call.arguments, value, result.text if result.error else None))
-        found = next((number for number, gold in self._gold.items() if gold == (call.name, arguments)), None)
+        ran_as = None if result.error else (call.name, arguments)  # of one that failed no arguments are known
+        found = next((number for number, gold in self._gold.items() if gold == ran_as), None)
         if found is not None:
             del self._gold[found]
         return ToolResult(result.text, result.error, facts={"gold": found})

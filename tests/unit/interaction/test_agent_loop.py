@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -67,6 +68,7 @@ def test_every_message_in_the_record_knows_its_tokens_and_the_weights_it_was_mad
 
 def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(play):
     whole, engine = play()
+    assert len(play(docs="json")[0].prompt_ids) > len(whole.prompt_ids)
     half, second, longest = len(whole.response_ids) // 2, whole.spans[1].start, max(map(len, engine.outputs))
     for room in (15, 16):  # the least in which a reply fits
         for limits in ({"response_length": second + room}, {"max_model_len": len(whole.prompt_ids) + second + room}):
@@ -127,7 +129,7 @@ def test_validation_has_turns_and_guards_of_its_own_and_each_worker_of_a_launch_
         output.extra_fields["reward_extra_info"] = {"score": 1.5}
         told = output.as_dict()["extra_fields"]["reward_extra_info"]
         assert (output.record_header["part"], told["part"]) == (part, part)
-        assert output.record_file.name.startswith("000007.20261122-")
+        assert output.record_file.name.startswith(f"000007.20261122-{socket.gethostname()}-")
 
 
 def test_the_token_that_verl_takes_from_a_step_is_the_environments(play):

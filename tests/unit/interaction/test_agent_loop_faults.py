@@ -14,7 +14,8 @@ from verl.experimental.agent_loop import agent_loop
 from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer
 from verl.workers.rollout.replica import TokenOutput
 
-from interaction.agent_loop import ConversationAgentLoop, require_sound
+from interaction.agent_loop import _ENVIRONMENT, ConversationAgentLoop, require_sound
+from interaction.conversation import Conversation
 from recipe.settings import CONFIG_DIR
 from rewards.progress import compute_score
 
@@ -135,7 +136,7 @@ def sample(buffer, groups=1):
 DEAD = [ConnectionError("gone")] * 3 + GOLD
 
 
-def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(play, engine, caplog):
+def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(play, engine, caplog, monkeypatch):
     for fault in (
         ConnectionError("gone"),
         [],
@@ -153,7 +154,11 @@ def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(p
         assert {row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()} == {1.0}, fault
     assert "interaction.engine_timeout=2" in caplog.text, "of the last one"
     require_sound(TokenOutput(token_ids=[0, 5], log_probs=[-1.0, -1.0]), last_id=5, max_tokens=2)
+    closed, close = [], Conversation.close
+    monkeypatch.setattr(Conversation, "close", lambda one: closed.append(one.done) or close(one))
     rows = play([DEAD[1:]] + [GOLD] * (N - 1))
+    _ENVIRONMENT.submit(int).result()
+    assert closed.count(False) == 2, "an attempt that is lost leaves nothing open"
     assert sorted(row["extra_fields"]["engine_faults"] for row in rows.values()) == [0] * (N - 1) + [2]
 
 

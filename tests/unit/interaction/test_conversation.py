@@ -69,7 +69,6 @@ LIMITS = {
     "two malformed messages": ([GARBAGE] * 2, {"max_messages": 5}, ("max_steps", "limit", False, 2)),
     "several calls where one is allowed": ([THREE] * 2, FIRST | {ERRORS: 1}, ("format_errors", "limit", False, 2)),
     "one call where one is allowed": ([LS, LS], FIRST | {ERRORS: 0, STEPS: 2}, ("max_steps", "limit", False, 2)),
-    "no format error is forgiven": ([LS, GARBAGE], {ERRORS: 0}, ("format_errors", "limit", False, 2)),
     "a message that the budget cuts, none of which runs": ([GOLD, LS], {"cut": True}, ("max_tokens", "cut", False, 2)),
     "BFCL's own limit, which judges no earlier turn": ([GOLD, *[LS] * 20], OFFICIAL, ("max_steps", "cut", False, 21)),
 }

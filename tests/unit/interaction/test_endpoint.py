@@ -79,7 +79,8 @@ KINDS += [(CALLS, EndpointRefusal, EndpointRefusal), (THOUGHTS, EndpointRefusal,
 def test_only_what_is_known_to_be_whole_is_a_message(replies, error, of_a_user):
     for said, (thoughts, wrong) in product(replies, ((False, error), (True, of_a_user))):
         with serving(lambda _, said=said: (200, said)) as server, pytest.raises(wrong) if wrong else nullcontext():
-            asyncio.run(ask(server.url, thoughts=thoughts))
+            reply = asyncio.run(ask(server.url, thoughts=thoughts))
+            assert reply.truncated == (said["choices"][0]["finish_reason"] in ENDS[2:])
 
 
 @pytest.mark.parametrize("refusal", [(400, b"nope"), (413, b"<html>"), (422, {"detail": "temperature"})])

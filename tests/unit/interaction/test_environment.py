@@ -44,7 +44,6 @@ def test_a_file_is_known_by_its_stem_and_may_leave_out_all_but_its_tasks(tmp_pat
     row = {"environment": name, "task_id": "move_3"}
     assert environment.task_name(*environment.task_key_of(row)) == "inventory/move_3"
     assert environment.task_name(*environment.task_key_of({"task_id": "move_3"})) == "move_3"
-    assert environment.task_name("a", "move_3") == "a/move_3"
     assert [environment.part_of({**row, "part": part}) for part in ("dev", "", None)] == ["dev", "test", "test"]
     register({name: str(path)})
     twice = example().replace("_{number}", "_{number % 59}").replace('"inventory"', '"two"')

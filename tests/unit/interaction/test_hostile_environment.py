@@ -10,6 +10,7 @@ from support.evaluation import PROTOCOL, played
 from support.own_environment import example
 
 from interaction import boundary
+from interaction.agent_loop import _waiting
 from interaction.call import Call
 from interaction.environment import load_tasks, named
 from interaction.gold import play_gold
@@ -122,7 +123,9 @@ async def test_conversations_and_calls_wait_beside_each_other_and_a_service_is_n
     def play(name):
         talker = engine(tokenizer, SAID[: name == "Fails_8"] + SAID)
         row = {"extra_info": {"split": "train", "environment": waiting.stem, "task_id": name}}
-        return make_loop(tokenizer, talker, policy={"call_timeout": 5}).run({}, **row, uid="u", global_steps=1)
+        return make_loop(tokenizer, talker, policy={"call_timeout": 5}, waiting=65).run(
+            {}, **row, uid="u", global_steps=1
+        )
 
     found = dict(zip(tasks, await asyncio.gather(*map(play, tasks)), strict=True))
     assert found.pop("Computes_9") == []
@@ -130,7 +133,7 @@ async def test_conversations_and_calls_wait_beside_each_other_and_a_service_is_n
     ends = ends_of(episodes := [output.extra_fields["episode"] for output in found.values()])
     results = [[call["result"] for call in episode["turns"][0]["steps"][0]["calls"]] for episode in episodes]
     assert results == [["2", "0"]] * 8 + [["null"] * 2], "in the order of the calls"
-    assert len(ends) == 9 and set(ends.values()) == {("completed", None, 1.0)}
+    assert len(ends) == 9 and set(ends.values()) == {("completed", None, 1.0)} and _waiting(65)._threads
 
 
 def test_an_evaluation_plays_an_episode_again_whose_service_fails_and_then_loses_it(waiting, tmp_path):

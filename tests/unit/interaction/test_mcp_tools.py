@@ -170,7 +170,7 @@ def test_a_shared_server_is_started_once_and_again_when_it_has_died(command):
     assert about(shared)["pid"] != one["pid"]
 
 
-def test_a_server_over_http_gets_the_headers(command):
+def test_a_server_over_http_gets_the_headers(command, monkeypatch):
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -181,6 +181,9 @@ def test_a_server_over_http_gets_the_headers(command):
                 break
             time.sleep(0.1)
         _, calls, _ = play(tools, "[answer(kind='header'), add(a=1)]")
+        with monkeypatch.context() as patch, pytest.raises(ToolUnavailable):
+            patch.setattr("interaction.mcp_server.LOST", (200,))
+            play(tools, "[add(a=1)]")
         with pytest.raises(ToolUnavailable):
             play(tools, "[answer(kind='die')]")
         server.kill()

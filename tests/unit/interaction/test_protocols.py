@@ -107,7 +107,7 @@ def test_messages_beyond_the_bounds_have_an_error_of_their_own(name):
 
     assert [protocol.parse("x" * (PARSE_LIMIT + more)).error == "too_long" for more in (0, 1)] == [False, True]
     deepest = DEEPEST[name]
-    for depth, said in ((deepest, None), (deepest + 1, "too_deep"), (40, "too_deep"), (5_000, "too_deep")):
+    for depth, said in ((deepest, None), (deepest + 1, "too_deep"), (5_000, "too_deep")):
         assert error("[" * depth + "]" * depth) == said, depth
     longest, longer = "[0," + "[]," * 4997 + "[]]", "[0," + "[]," * 4998 + "0]"  # 9,999 runs of brackets, and one more
     if name == "toolbench":  # without a bracket around the call

@@ -166,7 +166,7 @@ def test_turns_are_judged_by_state_and_reading_ones_by_what_was_seen():
     books = [Call("add", {"title": title}) for title in "BC"]
     shelf, counts = {"tools": Shelf, "start": {"books": "A", "n": 1}}, {"tools": Counter, "start": {"at": 3}}
     total = Call("total", {})
-    one, two, three = (Call("put", {"amount": amount}) for amount in (0.1, 0.2, 0.3))
+    one, two, three, million = (Call("put", {"amount": amount}) for amount in (0.1, 0.2, 0.3, 1e6))
     for made, calls, verdicts in (
         (task([PUT], [PUT]), [[PUT], [PUT]], [True, True]),
         (task([PUT], [PUT]), [[PUT, PUT], []], [False, True]),
@@ -178,6 +178,7 @@ def test_turns_are_judged_by_state_and_reading_ones_by_what_was_seen():
         (task([READ, UP], tools=Counter), [[UP]], [True]),
         (task([one, two], [total], tools=Purse), [[three], [total]], [True, True]),
         (task([one, two], tools=Purse), [[two]], [False]),
+        (task([million], tools=Purse), [[Call("put", {"amount": 1e6 + 0.5})]], [False]),
     ):
         attempt = made.open()
         assert (request := attempt.begin()).policy == "Go."
@@ -195,6 +196,9 @@ def test_facts_tell_which_call_of_golds_a_call_was():
     blue = Call("put", {"at": {"x": 1, "y": 2.0}, "color": "blue", "note": None})
     assert [attempt.call(call).facts["gold"] for call in (blue, blue, PUT)] == [1, None, 0]
     assert attempt.verdicts().turns[0].facts["gold_arguments"][0] == {"at": [POINT], "color": ["red"]}
+    attempt = task([UP], tools=Counter).open()
+    found = [attempt.call(call).facts["gold"] for call in (Call("up", {"x": 1}), UP)]
+    assert found == [None, 0], "what fails is not gold's"
 
 
 def returning(value):
@@ -304,8 +308,9 @@ def test_an_attempt_is_set_up_and_ended_once_and_nothing_of_a_service_is_scored(
 
 
 def test_an_attempt_that_is_closed_while_it_is_set_up_is_ended_after_it(service):
-    conversation = Conversation(task([ADD], tools=service.Service), THINK)
+    conversation = Conversation(task([ADD], tools=service.Service), THINK, call_timeout=7)
     conversation.begin()
+    assert conversation._environment._seconds == 7
     (replying := Thread(target=conversation.reply, args=[SAID["add"]])).start()
     while not service.LOG:
         time.sleep(0.001)
@@ -395,5 +400,9 @@ def test_shares_of_a_check_count_in_progress_and_only_whole_ones_in_acc(service)
             [conversation.reply(SAID[""]) for _ in range(2)]
         found = episode_metrics(conversation.record().to_dict())
         assert (found["progress"], found["acc"]) == (progress, acc), given
+    made = task([UP], [UP], tools=Counter, check_episode=lambda *_: 0.25)
+    with Conversation(made, THINK, max_steps=1) as conversation:
+        [conversation.begin(), conversation.reply(SAID[""])]
+    assert episode_metrics(conversation.record().to_dict())["progress"] == 0.25, "an answer was the last step"
     with pytest.raises(ContractError, match="tools must be Slow itself"):
         task([], tools=lambda: type("Slow", (Counter,), {"WAITS": True})()).open()

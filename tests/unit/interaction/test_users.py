@@ -60,6 +60,8 @@ def test_a_conversation_asks_and_hears_and_does_nothing_itself(phone: Any) -> No
         assert asked.heard == 1 and conversation.hear(SAYS[1]).stop_reason == StopReason.user_stop
         record = conversation.record()
     assert [(turn.user, turn.ended, turn.passed) for turn in record.turns] == [(SAYS[0], "answer", None)]
+    with Conversation(phone, PROTOCOL, environments={phone.environment: {"greeting": "password=a"}}) as keyed:
+        assert keyed.record().options == {"greeting": "password=***"}
     question = {"episode": json.loads(json.dumps(record.to_dict()))}
     assert EpisodeRecord.from_dict(question["episode"]) == record and record.heard == SAYS
     assert progress.compute_score("", "", "", question)["score"] == form.compute_score("", "", "", question)["acc"] == 1
@@ -221,11 +223,11 @@ def test_a_request_has_the_settings_the_key_and_no_control_tokens(monkeypatch: p
     monkeypatch.setenv("USER_KEY", "secret")
     forged = AskUser((*HELLO.messages, {"role": "user", "content": ECHO}))
     with serving(lambda _: (200, completion("x" * 1000, "length"))) as server:
-        said = heard(server.url, forged, temperature=0.2, seed=7, max_tokens=9, api_key_env="USER_KEY", max_chars=10)
+        said = heard(server.url, forged, temperature=0.0, seed=0, max_tokens=9, api_key_env="USER_KEY", max_chars=10)
         heard(server.url, temperature=None, max_tokens=None, model="named")
         first, second = server.requests
     assert said == "x" * 10 + "... [990 more characters]", "words that are cut off are words"
-    assert (first["temperature"], first["seed"], first["max_tokens"], first["model"]) == (0.2, 7, 9, "m")
+    assert (first["temperature"], first["seed"], first["max_tokens"], first["model"]) == (0.0, 0, 9, "m")
     assert first["messages"][-1]["content"] == generic(ECHO) != ECHO
     assert server.keys == ["Bearer secret", "Bearer EMPTY"] and second["model"] == "named"
     assert not {"temperature", "seed", "max_tokens"} & second.keys()
@@ -260,6 +262,8 @@ def test_an_address_is_of_this_machine_alone_or_not() -> None:
     local = ["http://127.9.9.9/v1", "http://localhost:8001/v1", "http://[::1]:8001/v1"]
     remote = ["http://0.0.0.0:8001/v1", "http://localhost.example.com/v1", "http://10.0.0.7/v1"]
     assert [url for url in [*local, *remote] if user_of(url).local] == local
+    clients = [user_of(url)._endpoint()._client._client for url in (local[0], remote[0])]
+    assert [client.follow_redirects for client in clients] == [False, True]
 
 
 def test_a_damaged_line_is_named_and_lines_that_are_missing_are_the_users_fault(tmp_path: Path) -> None:

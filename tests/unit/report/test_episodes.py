@@ -28,10 +28,10 @@ def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path):
     for (launch, step), task in itertools.product(played, "xyz"):
         made = line(step, task, 0, launch, round(draw.random(), 3))
         for run, part in zip(runs, ("", f"{launch}-{draw.choice(['node7-41', 'node7-42'])}"), strict=True):
-            append(path_of(run / STAGE / "rollouts", "train", step, part), made)
+            append(path_of(run / STAGE / "rollouts", "train", step, part * (launch + task != "ax")), made)
     for path in steps_in(runs[0] / STAGE / "rollouts" / "train"):
         other = runs[1] / STAGE / "rollouts" / "train" / path.name
-        assert not other.exists() and len(read_records(path)) == 3
+        assert len(read_records(path)) == 3
         assert sorted(read_records(other), key=lambda record: record["task_id"]) == read_records(path)
     tabled = [tables.table([run]) for run in runs]
     assert tabled[0] == tabled[1] and "[" in tabled[0]

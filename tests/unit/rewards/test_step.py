@@ -149,6 +149,8 @@ def test_parameters_change_what_is_paid():
     ):
         assert (score(solved, **more)["step_scores"], score(solved, **more)["step_share"]) == (earned, 1.0)
     assert score(solved, turn_bonus=0, bound=0, episode_bonus=0)["step_share"] == 0
+    whole = solved | {"turns": [{**turn, "passed": None} for turn in solved["turns"]]}
+    assert score(whole)["step_scores"] == score(solved)["step_scores"], "judged as a whole"
     wrongs = ({"alpha": -1}, {"alpha": math.inf}, {"turn_bonus": math.nan}, {"turn_bonus": math.inf}, {"bound": True})
     for wrong in (*wrongs, {"bound": -0.5}, {"episode_bonus": -0.5}):
         with pytest.raises(ValueError, match=next(iter(wrong))):

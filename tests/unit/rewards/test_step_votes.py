@@ -45,12 +45,15 @@ def test_votes_are_averaged_and_put_into_the_formula(record, tmp_path):
         record,
         s0={"succ_calling": [1, 1, 1], "contribution": [5, 4, 5]},
         s1={"is_solved": ["Solved", "solved", "Unsolved"]},
-        s2={"succ_calling": [1, 0], "contribution": [1, 0]},
+        s2={"succ_calling": [1], "contribution": [1]},
         s3={"is_solved": [0, 0.5]},
         s4={"succ_calling": [True], "contribution": [2.5]},
         s5={"is_solved": ["Unsure"]},
         s8={"is_solved": ["Solved"]},
     )
+    with open(path, "a") as file:
+        more = {"step": 2, "succ_calling": [0], "contribution": [0]}
+        file.write(json.dumps({"episode": votes.episode_key(record), **more}))
     result = score(record, path)
     assert result["step_scores"] == pytest.approx([(1 + 14 / 15) / 2, 2 / 3, 0.3, 0.25, 0.75, 0.5, 0, 0, 1 + 0.25])
     assert (result["voted"], result["score"]) == (1.0, pytest.approx(sum(result["step_scores"])))

@@ -67,7 +67,6 @@ UNREACHED = turn(reached=False)
 READ = [ok("cat", file="a")]
 
 FORM = {
-    "gold's calls": ([FAIL], 2.0),
     "always answering": ([turn(ANSWER), turn(ANSWER)], 0.0),
     "answering where nobody says whether gold calls": ([{**turn(ANSWER), "facts": {}}], 0.0),
     "paying every turn with ls()": ([turn([ok("ls")], ANSWER)] * 2, 1.0),
@@ -85,7 +84,6 @@ FORM = {
 FORMAT = {
     "half solved, the rest as well written": (episode(PASS, FAIL), 1.25),
     "half solved, then silent": (episode(PASS, UNREACHED), 1.0),
-    "solved, with one malformed message of three": (episode(turn(GARBAGE, *GOOD, passed=True)), 1.5 + 2 / 6),
     "only turns passed in which nothing is to be called": (episode(FREE, FREE, FAIL), 0.5),
     "one turn with gold makes the others count": (episode(FREE, FREE, PASS), 2.0),
     "solved as a whole, with one error of two": (as_a_whole(READ, [bad("ls")], ANSWER, passed=True), 1.75),
@@ -99,7 +97,6 @@ FORMAT = {
 
 HALF = turn(*GOOD, share=0.5, **ONE)
 PROGRESS = {
-    "gold": (episode(PASS, PASS, FREE), (1.0, 1.0, 1, 1)),
     "one turn with gold makes the free turns count": (episode(PASS, FREE, FAIL, FAIL), (0.5, 0.5, 0, 0)),
     "always answering": (episode(turn(ANSWER), FREE, turn(ANSWER), turn(ANSWER)), (0.0, 0.25, 0, 0)),
     "answering where nothing is to be called": (episode(FREE), (1.0, 1.0, 1, 1)),
