@@ -28,7 +28,7 @@ from recipe.files import PreflightError
 from recipe.machine import loopback
 from recipe.machine.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
 from recipe.settings import CONFIG_DIR, compose, detect_hardware
-from recipe.stage.weights import SUMS, changed, other_base, read_adapter
+from recipe.stage.weights import SUMS, changed, identity, other_base, read_adapter
 
 SERVED_NAME, ADAPTER_NAME = "model", "adapter"
 START_SECONDS = 1800.0
@@ -200,10 +200,9 @@ def flag_of(flags: Sequence[str], name: str) -> str | None:
 
 
 def fingerprint(model: Path) -> str:
-    """Short hash of configuration, tokenizer and the beginning of each weight file: tells two exports apart."""
-    found = hashlib.sha256()
-    kinds = (".json", ".jinja", ".safetensors", ".bin")
-    for path in sorted(path for path in model.iterdir() if path.suffix in kinds and path.name != SUMS):
+    """Short hash of configuration, tokenizer and weights, of *.bin their beginning: tells two exports apart."""
+    found = hashlib.sha256(str(identity(model, measure=True)).encode())
+    for path in sorted(it for it in model.iterdir() if it.suffix in (".json", ".jinja", ".bin") and it.name != SUMS):
         with path.open("rb") as file:
             found.update(f"{path.name} {path.stat().st_size}\n".encode() + file.read(2**20))
     return found.hexdigest()[:12]

@@ -168,8 +168,7 @@ class Store:
         return {key: record for key, (_, record) in finished_lines(self.path).items()}
 
 
-HIDDEN = ("endpoint", "user", "options", "made_with")
-"""Settings that may hold a key or a password, which is not written."""
+HIDDEN = ("endpoint", "user", "options", "made_with")  # settings that may hold a key or a password
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | None]:
@@ -187,12 +186,19 @@ def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | 
 
 def finished_lines(path: Path) -> dict[tuple[str, int], tuple[dict[str, Any], EpisodeRecord]]:
     """Task and sample -> line and record of the finished episodes in an evaluation's episodes.jsonl."""
-    found = (item for item in _whole_lines(path) if item is not None)
+    found, _ = read_episodes(path)
     return {(str(line.get("task_id")), int(line.get("sample", 0))): (line, record) for line, record in found}
 
 
 def read_episodes(path: Path) -> tuple[list[tuple[dict[str, Any], EpisodeRecord]], int]:
-    """Line and record of a JSONL file of an evaluation or a training run, and how many whole lines hold none."""
-    found = list(_whole_lines(path))
-    finished = finished_lines(path).values() if path.name == EPISODES else found  # a task may have been played again
-    return [item for item in finished if item is not None], found.count(None)
+    """Line and record of a JSONL file of an evaluation or a training run, and how many whole lines hold none.
+
+    Of an episode that was played again after a resume the later one counts; dynamic sampling may play a task twice.
+    """
+    found, kept = list(_whole_lines(path)), dict[Any, tuple[Any, list[Any]]]()
+    for line, record in (item for item in found if item is not None):
+        key = record.environment, record.task_id, line.get("sample", line.get("session_id"))
+        if (launch := line.get("launch")) is None or key not in kept or kept[key][0] != launch:
+            kept[key] = launch, []
+        kept[key][1].append((line, record))
+    return [item for _, items in kept.values() for item in items], found.count(None)

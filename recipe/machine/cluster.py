@@ -72,10 +72,8 @@ class Node:
     name: str
     address: str
     resources: dict[str, float]
-    answer: Any = None
-    """What the function returned there."""
-    fault: str | None = None
-    """Why there is no answer."""
+    answer: Any = None  # what the function returned there
+    fault: str | None = None  # why there is no answer
 
     def __str__(self) -> str:
         return f"{self.name} ({self.address})"

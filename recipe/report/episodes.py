@@ -48,8 +48,7 @@ def headers(path: Path) -> list[Place]:
     Of an episode that was played again after a resume the later one counts. Dynamic sampling may play a task twice in
     one launch, and both count.
     """
-    found: dict[Hashable, tuple[str | None, dict[str, Place]]] = {}
-    """Task and rollout -> the last launch that played it, and by uid of the group what it played."""
+    found: dict[Hashable, tuple[str | None, dict[str, Place]]] = {}  # task, rollout -> its last launch, plays by uid
     split, stage = path.parent.name, path.parents[2].name
     for part in parts_of(path):
         for offset, line in lines(part):

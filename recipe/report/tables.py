@@ -52,8 +52,7 @@ class Difference:
     tasks: Mapping[Hashable, Task]
     """Those that are compared; none where step means are."""
     missing: str = ""  # why no task is compared
-    all_tasks: bool = True
-    """Whether both windows have the same tasks."""
+    all_tasks: bool = True  # whether both windows have the same tasks
 
     def __str__(self) -> str:
         some = f" on {len(self.tasks)} tasks" if self.tasks and not self.all_tasks else ""
@@ -66,8 +65,7 @@ class Rise:
     """The same stage in one or several runs, which are never pooled as if they were one."""
 
     runs: tuple[Difference, ...]
-    of_shares: bool = True
-    """Whether the values lie between 0 and 1."""
+    of_shares: bool = True  # whether the values lie between 0 and 1
 
     @property
     def first(self) -> float:

@@ -104,6 +104,7 @@ def test_adapters_have_room_in_vllm_and_are_on_their_own_model(tiny, tmp_path, c
     weights = load_file(other / "model.safetensors")
     save_file(weights | {"model.norm.weight": weights["model.norm.weight"] + 1}, other / "model.safetensors")
     assert evaluate.main(arguments(other, tmp_path / "out", "--adapter", str(tmp_path / "4"))) == 1
+    assert server.fingerprint(other) != server.fingerprint(tiny)
     assert "with --adapter its base" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 

@@ -204,13 +204,14 @@ def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
     rollouts = tmp_path / "run" / "stage3_full" / "rollouts" / "train"
     rollouts.mkdir(parents=True)
     old = lines[0].replace(f'"version": {VERSION}', '"version": 0')
-    (rollouts / "000001.jsonl").write_text("\n".join([*lines, old, "{cut off"]))
+    again = [json.dumps({**json.loads(lines[0]), "launch": launch}) for launch in "abb"]  # resumed; played twice in b
+    (rollouts / "000001.jsonl").write_text("\n".join([*again, *lines[1:], old, "{cut off"]))
     state.update(rollouts.parents[1], chose=({"stage": "s", "setting": "stage.gate.metric", "metric": "val_dev/acc"},))
     assert evaluate.main(["--records", str(tmp_path / "run"), "--out", str(tmp_path / "out")]) == 0
-    assert "3 episodes in 1 files; 1 lines are no record of this version" in capsys.readouterr().out
+    assert "4 episodes in 1 files; 1 lines are no record of this version" in capsys.readouterr().out
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert found["categories"]["multi_turn_miss_func"]["acc_bfcl"]["mean"] == 1.0
-    assert found["verdicts"]["agree"] == 3 and found["multi_turn_official"] is None and not kept(tmp_path / "out")
+    assert found["verdicts"]["agree"] == 4 and found["multi_turn_official"] is None and not kept(tmp_path / "out")
     assert "by val_dev/acc (s, stage.gate.metric)" in found["note"]
     assert {part: group["tasks"] for part, group in found["parts"].items()} == {"dev": 1, "test": 1}
 

@@ -176,17 +176,19 @@ def test_a_server_over_http_gets_the_headers(command, monkeypatch):
         port = found.getsockname()[1]
     tools = MCPTools(f"http://127.0.0.1:{port}/mcp", headers={"x-key": "k"})
     with subprocess.Popen([*command, str(port)], stderr=subprocess.DEVNULL) as server:
-        for _ in range(300):
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            time.sleep(0.1)
-        _, calls, _ = play(tools, "[answer(kind='header'), add(a=1)]")
-        with monkeypatch.context() as patch, pytest.raises(ToolUnavailable):
-            patch.setattr("interaction.mcp_server.LOST", (200,))
-            play(tools, "[add(a=1)]")
-        with pytest.raises(ToolUnavailable):
-            play(tools, "[answer(kind='die')]")
-        server.kill()
+        try:
+            for _ in range(300):
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.1)
+            _, calls, _ = play(tools, "[answer(kind='header'), add(a=1)]")
+            with monkeypatch.context() as patch, pytest.raises(ToolUnavailable):
+                patch.setattr("interaction.mcp_server.LOST", (200,))
+                play(tools, "[add(a=1)]")
+            with pytest.raises(ToolUnavailable):
+                play(tools, "[answer(kind='die')]")
+        finally:
+            server.kill()
     assert [call.result for call in calls] == ["k", "3"]
 
 
