@@ -231,7 +231,7 @@ def test_the_stored_score_comes_back_and_a_price_on_calls_lowers_it(rescored, tm
 def test_damaged_lines_cost_no_other_and_an_episode_without_a_score_is_in_no_old_mean(run, rescored):
     (path,) = (run / "stage1" / "rollouts" / "train").glob("*1.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    lines[3]["score"], lines[4]["score"] = float("nan"), None
+    lines[3]["score"], lines[4]["score"], lines[6]["score"] = float("nan"), None, 0.0
     damaged = [b"[" * 200_000, b"\xff\xfe", b"null", b'{"task_id": "x", "session_id": 9}']
     for number, odd in enumerate(({"turns": [None]}, {"category": 3}, {"environment": "bfcl"}), 7):
         episode = {**lines[0]["episode"], **odd} if number < 9 else {**odd, "turns": []}
@@ -240,7 +240,7 @@ def test_damaged_lines_cost_no_other_and_an_episode_without_a_score_is_in_no_old
     (path,) = run.glob("stage2/rollouts/*/*.jsonl")
     path.write_text(path.read_text().replace('"score": 1.0', '"score": null', 1))
     note, _, line, *_, last = rescored("pkg://rewards.progress")
-    assert note == "NOTE 3 lines are no whole episode" and line.split()[3:] == ["6", "0.438", "0.500", "1.000", "67%"]
+    assert note == "NOTE 3 lines are no whole episode" and line.split()[3:] == ["6", "0.375", "0.500", "0.962", "67%"]
     assert last.split()[3:] == ["1", "-", "1.000", "-", "100%"]
 
 

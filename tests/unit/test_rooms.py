@@ -5,6 +5,8 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from recipe.preflight.machine import CODE
+
 ROOT = Path(__file__).parents[2]
 KNOWS = {
     "interaction": set(),
@@ -57,6 +59,10 @@ def test_packages_know_only_those_below_them() -> None:
         names = [name for name in MODULES if name.split(".")[0] == package]
         seen = {other.split(".")[0]: name for name in names for other in imported(name)}
         assert seen.keys() <= below | {package}, {other: seen[other] for other in seen.keys() - below - {package}}
+
+
+def test_nodes_compare_all_code_that_workers_run() -> None:
+    assert {*CODE} == KNOWS.keys() - {"elsewhere"}
 
 
 def test_what_a_person_starts_is_imported_by_nobody() -> None:

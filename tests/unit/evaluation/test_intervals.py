@@ -73,8 +73,6 @@ def test_intervals_are_as_they_were_found_and_none_is_of_no_width():
         (A, B, "a" * 8, None),
     ):
         assert intervals.of_difference(a, b, clusters) == (expected and pytest.approx(expected, rel=1e-9)), clusters
-    one = interval([*(B - A)[0]], "abcdefgg", None, CHANGE)
-    assert intervals.of_difference(A[:1], B[:1], "abcdefgg") == pytest.approx(one)
     assert wilson(0, 9)[0] == 0 and wilson(1, 9)[1] == 1, "where rounding passes the bounds"
     none = wilson(0, 100, t_quantile(99))
     assert interval([0.0] * 400, [index // 4 for index in range(400)], bounds=SHARE) == pytest.approx(none)

@@ -134,6 +134,7 @@ def test_only_bfcls_own_rules_give_bfcls_score(tmp_path):
     }.items():
         given, _ = parse([*HERE, *words.split()], None)
         assert settings_of(given).by_bfcl() is expected, words
+    assert (given.protocol, given.docs) == ("think_xml", "json")
     for more, errors, official in (((), 4, True), (("--turn-policy", "max_format_errors_per_turn=1"), 2, False)):
         done = played(lambda _: "malformed", tmp_path / str(errors), *more, category=None, limit=1)
         assert done.status == 0 and len(done.requests) == 4 * errors
@@ -221,6 +222,8 @@ def stored(folder, *more):
     store = Store(folder, SETTINGS)
     for line in more:
         store.add(line)
+    with pytest.raises(PreflightError, match="another evaluation"):
+        Store(folder, SETTINGS)
     store.close()
     return store.episodes()
 

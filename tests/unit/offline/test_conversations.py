@@ -136,7 +136,10 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
     late, early = said("tool", "2", tool_call_id="y"), said("tool", "1", tool_call_id="x")
     part = said("user", [{"type": "text", "text": " Rain? "}])
     path.write_text(
-        line(part, {**two, "content": "I look.", "reasoning": "Dark."}, late, early, said("assistant", "No.\n"))
+        line(
+            *(part, {**two, "content": "I look.", "reasoning": "Dark."}, late, early),
+            said("assistant", "No.\n", reasoning_content="So."),
+        )
     )
     for name, thought, beside in (("hermes", "Dark.", "I look."), ("think_xml", "Dark.\nI look.", "")):
         (found,) = read_conversations([str(path)], protocol=(protocol := get_protocol(name)))
@@ -144,9 +147,10 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
         assert (parsed.thought, parsed.beside, len(parsed.calls)) == (thought, beside, 2)
         assert results.index("1") < results.index("2"), "in the order of the calls"
         assert found.messages[1]["content"] == "Rain?" and protocol.parse(found.messages[4]["content"]).answer == "No."
+        assert protocol.parse(found.messages[4]["content"]).thought == "So."
     capsys.readouterr()
     read_conversations([str(path)], protocol=get_protocol("llama3_json"))
-    assert "NOTE       1 messages have a thought or words" in capsys.readouterr().out
+    assert "NOTE       2 messages have a thought or words" in capsys.readouterr().out
     rows = []
     for given in ({"b": 1}, {"c": 2}):
         rows.append([TALK[0], said("assistant", tool_calls=[{"function": {"name": "f", "arguments": {"a": given}}}])])
@@ -179,7 +183,7 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
         assert f"1 mistakes, listed above, the first {path}, line 1, {what}" in refusal(path, get_protocol("hermes")), (
             bad
         )
-    path.write_text(line(TALK[0], said("assistant", tool_calls=[call]), tools=[{"name": "other"}]))
+    path.write_text(line(TALK[0], said("assistant", tool_calls=[call]), functions=[{"name": "other"}]))
     assert "of no function in tools" in refusal(path, get_protocol("hermes"))
     path.write_text(line(*TALK))
     assert "has no tools or tool_calls" in refusal(path, get_protocol("hermes"))

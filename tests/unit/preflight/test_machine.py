@@ -141,13 +141,13 @@ def test_what_nodes_lack_for_what_they_do_is_said_with_the_node_and_all_at_once(
 
 READ = [f"actor_rollout_ref.model.{name}" for name in ("path", "lora_adapter_path")]
 READ += ["data.train_files", "data.val_files", "environment.guard", "stage.resample.pool", "offline.files"]
-READ += ["interaction.user.file", "reward.custom_reward_function.path", teacher.PATH]
+READ += ["interaction.user.file", "interaction.environments.mine", "reward.custom_reward_function.path", teacher.PATH]
 
 
 def test_all_that_workers_read_has_to_be_on_each_node(configured, tmp_path):
     for key in READ:
         (tmp_path / key).touch()
-    found = machine.read_paths(configured(*(f"{key}={tmp_path}/{key}" for key in READ)))
+    found = machine.read_paths(configured(*(f"++{key}={tmp_path}/{key}" for key in READ)))
     assert found == sorted(f"{tmp_path}/{key}" for key in READ)
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from interaction import get_protocol
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tokenizer
 from recipe.files import PreflightError
-from recipe.preflight import check, model, teacher
+from recipe.preflight import check, data, machine, model, teacher
 from recipe.stage.weights import note_base, note_sums
 
 
@@ -39,6 +40,10 @@ def test_a_stage_starts_from_what_the_one_before_it_has_exported(checked, policy
         assert said == "" and config.actor_rollout_ref.model.path == f"{tmp_path}/{place}"
     own = shutil.copytree(policy, tmp_path / "run" / "stage0_own" / "hf")
     assert checked("stage.warm_start=own", stage="stage1")[0].actor_rollout_ref.model.path == str(own)
+    for room, name in ((machine, "check_attention"), (machine, "gpu_memory"), (data, "own_code"), (data, "reward")):
+        with monkeypatch.context() as patch:
+            patch.setattr(room, name, Mock(side_effect=PreflightError(name)))
+            assert name in checked(stage="stage1")[1], "it is one of the checks"
     monkeypatch.setenv("HOME", str(tmp_path))
     assert model.start_model("~/none") == f"{tmp_path}/none"
 

@@ -50,6 +50,7 @@ BAD = [
     ([FILTER, f"{V1}.sampler.custom_sampler.path=a.py", f"{V1}.sampler.custom_sampler.name=A"], "custom_sampler"),
     ([f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.bypass_mode=true"], "bypass_mode"),
     ([f"{CORRECTION}.rollout_is=token", f"{ROLLOUT}.calculate_log_probs=false"], "calculate_log_probs"),
+    ([f"{CORRECTION}.rollout_rs=token_k1", f"{ROLLOUT}.calculate_log_probs=false"], "calculate_log_probs"),
     ([f"{MODEL}.lora.rank=8"], f"{MODEL}.lora_rank"),
     ([LORA, f"{MODEL}.target_parameters=[experts]"], "target_modules"),
     ([LORA, f"{MODEL}.target_modules=[q_proj,lm_head]"], "embeddings"),
@@ -131,7 +132,6 @@ def test_what_works_is_not_refused_and_all_problems_are_named_at_once(judged):
         [GPU, "algorithm=opd_grpo", f"{TEACHER}=/t"],
         [f"{value}.do_sample=true", f"{value}.temperature=0.6", f"{value}.n=4"],
         [LORA, f"{MODEL}.target_modules=[q_proj,down_proj]", f"{MODEL}.lora_adapter_path=/a"],
-        ["data.val_files=[]", "trainer.test_freq=-1", "trainer.val_before_train=false"],
         [*OFFLINE, "offline.old_log_probs=step", f"{CORRECTION}.bypass_mode=true", logged],
     ):
         assert judged(overrides)[1] == "", overrides

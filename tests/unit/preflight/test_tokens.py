@@ -102,7 +102,8 @@ def judged(configured, refusal, tmp_path):
             write_table(rl_table(scenarios, "train", think_xml), Path(name))
         config.stage.resample.pool = names or None
         policy = {"max_steps_per_turn": 20}
-        config.interaction.update(max_tokens_per_reply=None, train={**policy, "from_gold": from_gold})
+        reply = data.pop("reply", None)
+        config.interaction.update(max_tokens_per_reply=reply, train={**policy, "from_gold": from_gold})
         config.interaction.val = {**policy, "max_result_chars": shown}
         config.actor_rollout_ref.rollout.max_model_len = None
         config.data.update({"train_batch_size": 2, "max_prompt_length": 8192, "max_response_length": LIMIT, **data})
@@ -122,6 +123,7 @@ def too_long():
 
 
 def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_long):
+    assert len(judged(SHORT, SHORT, "leave_out", reply=1, train_batch_size=0)[2].data.leave_out) == len(SHORT)
     tasks, count = [*SHORT, *LONG], len(too_long)
     wrong, (train, val, prompt), config = judged(tasks, tasks)
     limits = f"does not fit max_model_len=None, max_response_length={LIMIT}, max_tokens_per_reply=None: "

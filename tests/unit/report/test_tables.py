@@ -24,7 +24,7 @@ def a_run_with_episodes(folder, rise, shift=0):
         late = step > 5
         head = {"step": step, "environment": "bfcl", "category": "base", "uid": "u"}
         for task, n in product(range(shift * late, shift * late + 4), range(2)):
-            score = (0.4, 0.6)[n] + rise * late * (1.5 if task % 2 else 0.5)
+            score = (0.0, 1.0)[n] + rise * late * (1.5 if task % 2 else 0.5)
             line = {**head, "session_id": n, "task_id": f"base_{task}", "cluster": str(task // 2), "score": score}
             line |= {"reward": {"progress": score / 2}, "episode": {}}
             append(path_of(run / STAGE / "rollouts", "train", step), line)

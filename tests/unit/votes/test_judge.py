@@ -48,7 +48,9 @@ def votes_in(out: Path) -> dict[str, tuple[float, ...]]:
 def test_the_votes_are_files_that_the_report_reads(tmp_path: Path) -> None:
     mine = write_episodes(tmp_path / "mine")
     with serving(says) as server:
-        assert judge.main(command(mine, server.url, tmp_path / "out")) == 0
+        more = ("--temperature", "0.25", "--max-tokens", "99")
+        assert judge.main(command(mine, server.url, tmp_path / "out", *more)) == 0
+    assert {(request["temperature"], request["max_tokens"]) for request in server.requests} == {(0.25, 99)}
     sent = [message["content"] for request in server.requests for message in request["messages"]]
     assert len(server.requests) == 9 and all(generic(text) == text and FORGED not in text for text in sent)
     assert votes_in(tmp_path / "out") == {task: (SOLVED[word],) * 3 for task, word in TASKS.items()}
