@@ -6,11 +6,13 @@ score, metrics) and ends with what is long, so that readers of gigabytes read be
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import TypedDict
+
+Play = TypeVar("Play")
 
 
 class Tokens(TypedDict):
@@ -57,3 +59,16 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
     with path.open("ab", buffering=0) as file:
         while left:  # again only where the system took a part
             left = left[file.write(left) :]
+
+
+def last_plays(plays: Iterable[tuple[Hashable, str | None, Play]]) -> list[Play]:
+    """Of (episode, launch, play): of an episode that was played again after a resume, the plays of its last launch.
+
+    Several of one launch all count: dynamic sampling may draw a task twice.
+    """
+    kept: dict[Hashable, tuple[str | None, list[Play]]] = {}
+    for key, launch, play in plays:
+        if launch is None or key not in kept or kept[key][0] != launch:
+            kept[key] = launch, []
+        kept[key][1].append(play)
+    return [play for _, played in kept.values() for play in played]

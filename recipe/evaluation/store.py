@@ -14,6 +14,7 @@ from typing import Any, Literal
 from interaction import Conversation, get_protocol
 from interaction.endpoint import SAMPLING
 from interaction.environment import DEFAULT, Task, read_options, tasks_under
+from interaction.episode_file import last_plays
 from interaction.masked import masked
 from interaction.policy import read_policy
 from interaction.record import VERSION, EpisodeRecord
@@ -191,14 +192,9 @@ def finished_lines(path: Path) -> dict[tuple[str, int], tuple[dict[str, Any], Ep
 
 
 def read_episodes(path: Path) -> tuple[list[tuple[dict[str, Any], EpisodeRecord]], int]:
-    """Line and record of a JSONL file of an evaluation or a training run, and how many whole lines hold none.
-
-    Of an episode that was played again after a resume the later one counts; dynamic sampling may play a task twice.
-    """
-    found, kept = list(_whole_lines(path)), dict[Any, tuple[Any, list[Any]]]()
+    """Line and record of the episodes of an evaluation's or a run's JSONL file, and how many whole lines hold none."""
+    found, plays = list(_whole_lines(path)), list[Any]()
     for line, record in (item for item in found if item is not None):
         key = record.environment, record.task_id, line.get("sample", line.get("session_id"))
-        if (launch := line.get("launch")) is None or key not in kept or kept[key][0] != launch:
-            kept[key] = launch, []
-        kept[key][1].append((line, record))
-    return [item for _, items in kept.values() for item in items], found.count(None)
+        plays.append((key, line.get("launch"), (line, record)))
+    return last_plays(plays), found.count(None)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from interaction.environment import task_key_of
-from interaction.episode_file import parts_of, steps_in
+from interaction.episode_file import last_plays, parts_of, steps_in
 from interaction.words import cut
 from recipe.evaluation.store import EPISODES, finished_lines
 from recipe.files import LONGEST_LINE, lines
@@ -43,22 +43,18 @@ class Place:
 
 
 def headers(path: Path) -> list[Place]:
-    """The episodes of a step, in all parts of its file, without their conversations.
+    """The episodes of a step that count (`last_plays`), in all parts of its file, without their conversations."""
+    return last_plays(_plays(path))
 
-    Of an episode that was played again after a resume the later one counts. Dynamic sampling may play a task twice in
-    one launch, and both count.
-    """
-    found: dict[Hashable, tuple[str | None, dict[str, Place]]] = {}  # task, rollout -> its last launch, plays by uid
+
+def _plays(path: Path) -> Iterator[tuple[Hashable, str | None, Place]]:
     split, stage = path.parent.name, path.parents[2].name
     for part in parts_of(path):
         for offset, line in lines(part):
             with suppress(*DAMAGE):
                 header = _header(line)
-                key, launch = (task_key_of(header), header["session_id"]), header.get("launch")
-                before = found.get(key)
-                others = before[1] if before and launch is not None and before[0] == launch else {}
-                found[key] = launch, {**others, str(header.get("uid")): Place(stage, split, part, offset, header)}
-    return [place for _, played in found.values() for place in played.values()]
+                key = task_key_of(header), header["session_id"]
+                yield key, header.get("launch"), Place(stage, split, part, offset, header)
 
 
 def _header(line: bytes) -> dict[str, Any]:
