@@ -159,10 +159,7 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
     assert all("null" not in one.messages[-1]["content"] for one in found)
     call, endless = {"function": on}, {"function": on | {"arguments": '{"on": NaN}'}}
     for bad, what in (
-        (
-            [TALK[0], two, early, TALK[1]],
-            "messages[3]: cannot be written in hermes: assistant after tool; expected each",
-        ),
+        ([TALK[0], two, early, TALK[1]], "messages[3]: cannot be written in hermes: assistant after tool; expect"),
         ([TALK[0], two, early, early], "messages[3]"),
         ([TALK[0], two, said("tool", "1", tool_call_id="z")], "messages[2]"),
         ([TALK[0], two, said("tool", "1", tool_call_id="x", name="other")], "messages[2]"),
@@ -187,6 +184,9 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
     assert "of no function in tools" in refusal(path, get_protocol("hermes"))
     path.write_text(line(*TALK))
     assert "has no tools or tool_calls" in refusal(path, get_protocol("hermes"))
+    path.write_text(line(*TALK, functions=[{"name": "look"}]) + "\n" + line(*TALK, tools=[]))
+    read_conversations([str(path)])
+    assert "NOTE       1 of the 2 conversations" in capsys.readouterr().out
 
 
 def asked(question: str, answer: str = "No.", *queries: tuple[str, ...]) -> Conversation:
