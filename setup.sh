@@ -28,7 +28,7 @@ else
     esac
 fi
 case $profile in
-    cpu) pins=requirements/cpu.txt packages=cpu disk_gb=6 expected="2 to 4 minutes, 0.6 GB to download" ;;
+    cpu) pins=requirements/cpu.txt packages=cpu disk_gb=6 expected="2 to 5 minutes, 0.6 GB to download" ;;
     gpu8 | gpu8_24gb | gpu1) pins=requirements/gpu.txt packages=gpu8 disk_gb=20 expected="5 to 15 minutes, 5 GB to download" ;;
     *) fail "HARDWARE=$profile is not a profile; use cpu, tiny, gpu8, gpu8_24gb or gpu1, or leave it unset." ;;
 esac

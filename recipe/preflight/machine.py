@@ -118,7 +118,8 @@ def check_attention(config: DictConfig, settings: Any, notes: list[str], alone: 
     if config.trainer.device != "cuda":
         return
     if (config.preflight_only or not alone) and not count_gpus():
-        notes.append("attention: not tried, nvidia-smi shows no GPU here; try `python -m recipe.gpu.selfcheck` there")
+        command = " ".join(selfcheck(head_shape(settings, str(config.actor_rollout_ref.model.path))))
+        notes.append(f"attention: not tried, nvidia-smi shows no GPU here; try `python {command}` there")
     else:
         notes += choose_attention(config, "cuda", settings)
 
@@ -170,10 +171,15 @@ def head_shape(settings: Any, path: str) -> dict[str, int | None]:
     return {"heads": heads, "kv_heads": kv_heads, "head_size": size, "window": window}
 
 
+def selfcheck(shape: Mapping[str, int | None]) -> list[str]:
+    """The arguments of python for `recipe.gpu.selfcheck`."""
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in shape.items() if value is not None]
+    return ["-m", "recipe.gpu.selfcheck", *flags]
+
+
 def run_selfcheck(device: str, shape: Mapping[str, int | None]) -> dict[str, Any]:
     """What `recipe.gpu.selfcheck` prints; where it prints nothing, what it died of under `cuda`."""
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in shape.items() if value is not None]
-    command = [sys.executable, "-m", "recipe.gpu.selfcheck", f"--device={device}", *flags]
+    command = [sys.executable, *selfcheck(shape), f"--device={device}"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=600)
         return json.loads(answer.stdout.splitlines()[-1])

@@ -30,7 +30,7 @@ VALIDATED = {
 
 BEGINS, ENDS = "training begins", "training has ended"
 """Lines between which a log is verl's."""
-SAID = ("ALARM ", "CLUSTER ", "GATE ", "NEEDS ", "NOTE the reward ", "RAY ", "RESUME ", "REWARD FAILED ")
+SAID = ("ALARM ", "CLUSTER ", "GATE ", "NOTE the reward ", "RAY ", "RESUME ", "REWARD FAILED ")
 """Beginnings of lines in the log that are meant for the console too."""
 
 BEFORE = re.compile(r"^(\x1b\[[\d;]*m)*(\([^)]*pid=\d+[^)]*\))?(\x1b\[[\d;]*m)* *")
