@@ -31,8 +31,9 @@ def settings(config: DictConfig) -> Iterator[str]:
     if cards < 1 or cards % size:
         yield f"{TEACHER} takes {size} devices an engine; distillation.nnodes x n_gpus_per_node={cards} is no multiple."
     loss, filtering = distillation.distillation_loss, config.algorithm.filter_groups.enable
-    if loss.loss_mode in ("k1", "kl") and not loss.use_policy_gradient:
-        yield f"the gradient of loss_mode={loss.loss_mode} knows nothing of the teacher. Set use_policy_gradient=true."
+    if (priced := loss.loss_mode in ("k1", "kl")) != loss.use_policy_gradient:  # k2 punishes what the teacher likes
+        said = f"loss_mode={loss.loss_mode} is a {'price of tokens, no loss' if priced else 'loss, no price of tokens'}"
+        yield f"distillation.distillation_loss: {said}. Set use_policy_gradient={str(priced).lower()}."
     if filtering and not loss.use_task_rewards:
         yield "algorithm.filter_groups compares rewards, which algorithm=opd does not use. Set enable to false."
     if (heat := config.actor_rollout_ref.rollout.temperature) != 1:

@@ -86,6 +86,7 @@ BAD = [
     ([*TAUGHT, ASYNC], "trainer"),
     ([*TAUGHT, f"{ROLLOUT}.temperature=0.7"], f"{ROLLOUT}.temperature=0.7"),
     ([*TAUGHT, "distillation.distillation_loss.use_policy_gradient=false"], "use_policy_gradient=true"),
+    ([*TAUGHT, "distillation.distillation_loss.loss_mode=k3"], "use_policy_gradient=false"),
     ([*TAUGHT, FILTER], "filter_groups"),
     ([FROM_GOLD, "stage.resample.pool=a.parquet"], "from_gold"),
     ([FILTER, "stage.resample.pool=a.parquet"], "stage.resample.pool"),
