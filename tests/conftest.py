@@ -15,7 +15,7 @@ settings.load_profile("same examples")
 
 os.environ.setdefault("HARDWARE", "tiny")  # the profile of the tiny policy, where a test names no other
 
-LONGEST = ("test_training.py", "test_fault_matrix.py", "test_gym_env.py")
+LONGEST = ("test_training.py", "test_gym_env.py")
 """Files that take minutes. Two processes share the suite file by file: one that began last would run alone."""
 
 

@@ -171,8 +171,7 @@ def test_a_shared_server_is_started_once_and_again_when_it_has_died(command):
 
 
 def test_a_server_over_http_gets_the_headers(command, monkeypatch):
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     tools = MCPTools(f"http://127.0.0.1:{port}/mcp", headers={"x-key": "k"})
     with subprocess.Popen([*command, str(port)], stderr=subprocess.DEVNULL) as server:

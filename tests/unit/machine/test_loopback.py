@@ -55,8 +55,7 @@ def answers(port: int, **changes: str) -> list[tuple[str, str]]:
 
 
 def test_ranks_listen_on_loopback_alone_also_those_of_a_torchrun_that_listens_elsewhere() -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     for said, fault in answers(port):
         assert said.strip() == "3.0 2 ['127.0.0.1']", fault

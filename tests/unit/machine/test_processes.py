@@ -280,8 +280,7 @@ def launch(monkeypatch):
 def test_what_has_the_token_is_ended_on_a_node_and_here_where_the_cluster_is_gone(here, tmp_path, launch):
     ours, other = (subprocess.Popen(["sleep", "300"], env={TOKEN: token}) for token in (launch.token, "another"))
     assert [process.pid for process in living(launch, tmp_path)] == [ours.pid]
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as unused:
         joined = replace(launch, cluster=f"127.0.0.1:{unused.getsockname()[1]}")
     asked = {"token": launch.token, "temp": launch.temp}
     found = processes.clear(joined, tmp_path) if here else processes.clear_here(asked, "node", ["node"])
