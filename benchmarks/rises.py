@@ -53,7 +53,6 @@ def measure(name: str, seed: int, arguments: list[str]) -> None:
         "date": f"{began:%Y-%m-%d}",
         **found_in(Path("outputs") / run),
     }
-    RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}_{seed}.json"
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(path)
@@ -112,7 +111,8 @@ def from_row(row: dict[str, Any]) -> Difference:
 
 def table(name: str) -> str:
     """The results of a name as Markdown: a row for each stage and metric, and where they come from."""
-    results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{name}_*.json"))]
+    paths = sorted(RESULTS.glob(f"{name}_*.json"), key=lambda path: (len(path.name), path.name))  # by seed
+    results = [json.loads(path.read_text()) for path in paths]
     rows: dict[tuple[str, str], list[Difference]] = defaultdict(list)
     for result in results:
         for row in result["rows"]:
