@@ -21,6 +21,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, partial
+from math import isfinite
 from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
@@ -107,8 +108,8 @@ def require_sound(out: TokenOutput, last_id: int, max_tokens: int) -> None:
         raise EngineFault(f"{len(ids)} tokens returned, at most {max_tokens} asked for")
     if min(ids) < 0 or max(ids) > last_id:
         raise EngineFault(f"token ids from {min(ids)} to {max(ids)} returned; the tokenizer has 0 to {last_id}")
-    if log_probs is not None and len(log_probs) != len(ids):
-        raise EngineFault(f"{len(log_probs)} log-probabilities returned for {len(ids)} tokens")
+    if log_probs is not None and [*map(isfinite, log_probs)] != [True] * len(ids):
+        raise EngineFault(f"{len(log_probs)} log-probabilities returned for {len(ids)} tokens, or not all are finite")
 
 
 FAULTS: dict[type[Exception], str] = {
@@ -216,6 +217,11 @@ class ConversationAgentLoop(AgentLoopBase):
                 break
         logger.error("episode of %s dropped (%s): %r", kwargs.get("extra_info"), StopReason.infrastructure, fault)
         return []
+
+    def _cap_text_prompt_length(self, prompt_ids: list[int]) -> list[int]:
+        if (most := self.rollout_config.prompt_length) < len(prompt_ids):  # verl's cuts away how it begins
+            raise RuntimeError(f"a prompt of {len(prompt_ids)} tokens; data.max_prompt_length is {most}")
+        return prompt_ids
 
     async def _play(self, sampling_params: dict[str, Any], row: dict[str, Any], clock: Clock) -> EpisodeOutput:
         ConversationAgentLoop.live += 1

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from typing_extensions import TypedDict
 
+ASIDE = "aside"
+"""Folder of a run for what was set aside; a run by its form, so that it can be reported as one."""
 Play = TypeVar("Play")
 
 
@@ -45,6 +47,12 @@ def parts_of(path: Path) -> list[Path]:
     if path != whole_of(path):
         return [path]
     return [*([path] if path.exists() else []), *sorted(path.parent.glob(f"{path.stem}.*.jsonl"))]
+
+
+def played_in(folder: Path) -> list[Path]:
+    """A name for each step below a folder with runs, without what was set aside."""
+    found = folder.glob("**/rollouts/*/*.jsonl")
+    return sorted({whole_of(path) for path in found if ASIDE not in path.relative_to(folder).parts})
 
 
 def steps_in(folder: Path) -> list[Path]:

@@ -32,7 +32,7 @@ from interaction.environment import AskUser, Task, UserFault, named, read_option
 from interaction.plain_text import generic
 from interaction.policy import TurnPolicy
 from interaction.protocol import DocStyle, get_protocol
-from interaction.record import EpisodeRecord, StopReason
+from interaction.record import EpisodeRecord, StopReason, question_of
 from interaction.users import EndpointUser, make_user
 from interaction.words import cut
 
@@ -219,17 +219,11 @@ class GymEnv(gymnasium.Env[str, str]):
 
     def _score(self, conversation: Conversation) -> tuple[float, dict[str, Any]]:
         """What the episode is worth so far, and the metrics that the reward gives beside it."""
-        task, record = conversation.task, conversation.record_if_cut().to_dict()
-        result = self._reward(
-            data_source=f"{task.environment}/{task.category.removeprefix('multi_turn_')}",
-            solution_str="".join(step["text"] for turn in record["turns"] for step in turn["steps"]),
-            ground_truth="[]",
-            extra_info={"split": "train", "environment": task.environment, "task_id": task.id, "episode": record},
-        )
+        result = self._reward(**question_of(conversation.record_if_cut().to_dict()))
         metrics = dict(result) if isinstance(result, Mapping) else {"score": result}
         score = metrics.pop("score", None)
         if isinstance(score, bool) or not isinstance(score, Real) or not math.isfinite(score):
-            said = f"the reward gave {str(result)[:300]} for {task.id}"
+            said = f"the reward gave {str(result)[:300]} for {conversation.task.id}"
             raise ValueError(f"{said}; expected a finite number, or a dict with one as `score`")
         metrics.pop("step_scores", None)
         return float(score), metrics

@@ -142,7 +142,10 @@ class MCPTool(NamedTuple):
 
     def check(self, call: Call) -> Checked:
         """Whether a call fits the schema."""
-        errors = [*self.validator.iter_errors(call.arguments)][:5]
+        try:
+            errors = [*self.validator.iter_errors(call.arguments)][:5]
+        except (OverflowError, RecursionError) as error:  # a huge integer against a step of floats
+            return Checked(str(error))
         wrong = (f"{'.'.join(map(str, one.path)) or 'arguments'}: {cut(one.message, 200)}" for one in errors)
         known = self.schema["parameters"]["properties"].items()
         bound = {name: schema["default"] for name, schema in known if "default" in schema} | call.arguments

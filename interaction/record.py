@@ -8,6 +8,7 @@ whatever the model was shown. Where the turns of a task are known beforehand, al
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -229,3 +230,14 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "__dataclass_fields__"):
         return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     return value
+
+
+def question_of(record: Mapping[str, Any], split: str = "train") -> dict[str, Any]:
+    """What verl asks a reward of an episode."""
+    names = {"environment": record["environment"], "task_id": record["task_id"]}
+    return {
+        "data_source": f"{record['environment']}/{record['category'].removeprefix('multi_turn_')}",
+        "solution_str": "".join(step["text"] for turn in record["turns"] for step in turn["steps"]),
+        "ground_truth": "[]",
+        "extra_info": {"split": split, **names, "episode": deepcopy(record)},
+    }

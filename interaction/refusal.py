@@ -7,8 +7,8 @@ from interaction.protocol import PROTOCOLS
 _READERS = [(kind(), kind().parse("I cannot do that.").error) for kind in PROTOCOLS.values()]
 """Each protocol, and what it finds wrong with plain words. Whatever else it finds wrong is a call begun."""
 _THOUGHT = re.compile(
-    r"(?is)(?:[<◁](?!\|?end)|\[(?=(?-i:[A-Z]+\]))|<\|channel\|?>\s*)[|\w:]*(think|thought|reasoning|reflection|scratchpad|"
-    r"analysis)\w*[|\s]*?[<>\]▷\n].*?(?:[<\[◁]\|?(?:/|end)[\w:]*\1\w*[|\s]*[>\]▷]|<\|?(?:end|start|channel)\|>|\Z)"
+    r"(?is)(?:[<◁](?!\|?end)|\[(?=(?-i:[A-Z]+\]))|<\|channel\|?>\s*)[|\w:]{0,40}(think|thought|reasoning|reflection|scratchpad|"
+    r"analysis)\w{0,40}[|\s]*?[<>\]▷\n].*?(?:[<\[◁]\|?(?:/|end)[\w:]{0,40}\1\w{0,40}[|\s]*[>\]▷]|<\|?(?:end|start|channel)\|>|\Z)"
 )
 _NO_CALL = re.compile(r"(?m)\A\s*(?:```\w*\s*)?(?:\[\s*\]|\{\s*\})|^Action(?: Input)?: *(?:None|N/A)\b")
 _MARKS = re.compile(

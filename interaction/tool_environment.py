@@ -142,10 +142,11 @@ class ToolTask:
 
     def fresh(self) -> Any:
         """An object as the task begins with."""
+        start = deepcopy(self.start)
         if not hasattr(self.tools, "reset"):
-            return self.tools(**self.start)
+            return self.tools(**start)
         made = self.tools()
-        made.reset(**self.start)
+        made.reset(**start)
         return made
 
     def shared_by_attempts(self) -> dict[str, bytes]:
@@ -223,11 +224,12 @@ class ToolEnvironment(EnvironmentBase):
 
     def _fresh(self, owner: list[Any]) -> Any:
         """An object as the task begins with, set up; `owner` closes it."""
-        start = {} if hasattr(self.task.kind() or self.task.tools, "reset") else self.task.start
-        made = self._do(partial(self.task.tools, **start))  # its names are not those of `_do`
+        start = deepcopy(self.task.start)  # calls may change what the object was given
+        given = {} if hasattr(self.task.kind() or self.task.tools, "reset") else start
+        made = self._do(partial(self.task.tools, **given))  # its names are not those of `_do`
         owner.append(made)
         if hasattr(made, "reset"):
-            self._do(made.reset, **self.task.start)
+            self._do(made.reset, **start)
         if hasattr(made, "setup"):
             self._do(made.setup, once="setup" in getattr(made, "ONCE", ()))
         return made

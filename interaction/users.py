@@ -28,6 +28,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from interaction.endpoint import Completion, ContextFull, Endpoint, EndpointFault, EndpointRefusal, Named
 from interaction.environment import AskUser, UserFault
+from interaction.episode_file import parts_of, played_in
 from interaction.words import MAX_WORDS, cut, wrong_settings
 
 __all__ = ["KINDS", "EndpointUser", "Replay", "Scripted", "User", "UserFault", "make_user", "require_answer"]
@@ -230,7 +231,7 @@ def _lines_of(file: str) -> Mapping[str, Sequence[str]]:
     """Task -> what its user said. Raises ValueError for a file that cannot be read, or a line without a recording."""
     path, found = Path(file).expanduser(), dict[str, list[str]]()
     if path.is_dir():
-        paths = sorted(path.glob("**/rollouts/*/*.jsonl")) or sorted(path.glob("**/episodes.jsonl"))
+        paths = [part for step in played_in(path) for part in parts_of(step)] or sorted(path.glob("**/episodes.jsonl"))
         if not paths:
             raise ValueError(f"{file} has no files of episodes; {EXPECTED} in each line")
     else:

@@ -17,9 +17,10 @@ from statistics import StatisticsError, correlation, fmean
 from typing import Any
 
 from interaction.episode_file import whole_of
+from interaction.record import question_of
 from recipe.files import PreflightError, aligned
 from recipe.report.episodes import of_evaluation, read_records
-from recipe.reward import RewardError, caller, question_of, read_argument
+from recipe.reward import RewardError, caller, read_argument
 
 
 @dataclass

@@ -15,7 +15,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -27,6 +26,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from interaction import Conversation, StopReason, boundary, get_protocol, user_file
 from interaction.environment import DEFAULT, load_tasks, waits
 from interaction.gold import play_gold
+from interaction.record import question_of
 from recipe.files import shown
 
 PACKAGE, FILE = "pkg://", "file://"
@@ -209,17 +209,6 @@ def sample_record(environment: str = DEFAULT, gold: bool = True) -> dict[str, An
         conversation.begin()
         conversation.stop(StopReason.max_tokens)
         return conversation.record().to_dict()
-
-
-def question_of(record: Mapping[str, Any], split: str = "train") -> dict[str, Any]:
-    """What verl asks a reward of an episode."""
-    names = {"environment": record["environment"], "task_id": record["task_id"]}
-    return {
-        "data_source": f"{record['environment']}/{record['category'].removeprefix('multi_turn_')}",
-        "solution_str": "".join(step["text"] for turn in record["turns"] for step in turn["steps"]),
-        "ground_truth": "[]",
-        "extra_info": {"split": split, **names, "episode": deepcopy(record)},
-    }
 
 
 def tried(config: DictConfig, environments: Sequence[str]) -> list[tuple[dict[str, Any], Any]]:

@@ -7,9 +7,8 @@ it. Where the copy in inspect-evals differs, its choice is said:
   it for retail and airline whatever the basis says, which is DB there anyway.
 - COMMUNICATE: each text stands in one message of the agent, case folded and commas removed from the message (so a text
   that has a comma itself is never found). Officially words beside a call count, though no user hears them; our own
-  verdict, as inspect-evals, counts messages to the user alone. inspect-evals joins these with newlines first, which is
-  the same for texts without a newline. Officially "10" stands in "#W4104000", and "IL" in "will"; our own verdict wants
-  the number, or the words, as a whole (`is_heard`).
+  verdict, as inspect-evals, counts messages to the user alone. Officially "10" stands in "#W4104000", and "IL" in
+  "will"; our own verdict wants the number, or the words, as a whole (`is_heard`).
 - ENV_ASSERTION: all of the task's assertions hold. inspect-evals asks them whatever the basis says.
 - ACTION: each call of gold was made by whomever, failed or not; only the arguments that the task names are compared,
   and all of them where it names none. There tau2-bench compares only those that were given, so that a call without any

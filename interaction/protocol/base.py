@@ -30,6 +30,12 @@ If a function or the value of a required argument is missing, do not guess: say 
 - Do nothing that was not asked for."""
 """How to behave, whatever the format; part of every full system prompt."""
 
+SHORT = """\
+Call functions: {calls}
+When done: {answer}
+{functions}"""
+"""The system prompt with `docs=signature`, unless a protocol has its own."""
+
 EXAMPLE_CALLS = (Call("get_weather", {"city": "Oslo", "days": 2}), Call("list_alarms", {}))
 EXAMPLE_ANSWER = "It will rain in Oslo, and your alarm is set for 7:00."
 """What examples in prompts show."""
@@ -120,7 +126,7 @@ class Protocol(ABC):
     name: ClassVar[str]
     prompt: ClassVar[str]
     """The system prompt, with {calls}, {answer}, {rules} and {functions}."""
-    short_prompt: ClassVar[str]
+    short_prompt: ClassVar[str] = SHORT
     """The same for signatures."""
     shape: ClassVar[str]
     """What a message must look like, in a sentence or two; every feedback ends with it."""

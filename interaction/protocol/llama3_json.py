@@ -47,17 +47,12 @@ Read them, then go on calling or answer.
 # Functions, one a line
 {functions}"""
 
-_SHORT = """\
-Call functions: {calls}
-When done: {answer}
-{functions}"""
-
 
 class Llama3Json(Protocol):
     """JSON objects with "name" and "parameters" and nothing else, or an answer in plain text."""
 
     name = "llama3_json"
-    prompt, short_prompt = _PROMPT, _SHORT
+    prompt = _PROMPT
     shape = (
         'To call functions, write only {"name": ..., "parameters": {...}} objects, separated by "; ". '
         "To finish the request, answer in plain text without such objects."

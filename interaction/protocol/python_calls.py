@@ -55,17 +55,12 @@ Read them, then go on calling or answer.
 # Functions, one a line
 {functions}"""
 
-_SHORT = """\
-Call functions: {calls}
-When done: {answer}
-{functions}"""
-
 
 class PythonCalls(Protocol):
     """`[f(a=1), g()]` and nothing else, or an answer in plain text."""
 
     name = "python_calls"
-    prompt, short_prompt = _PROMPT, _SHORT
+    prompt = _PROMPT
     shape = (
         "To call functions, write only a list such as [f(a=1, b='x'), g()], with Python literals as values. "
         "To finish the request, answer in plain text without such a list."

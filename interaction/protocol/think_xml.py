@@ -34,17 +34,12 @@ Read them, then go on calling or answer.
 # Functions, one a line
 {functions}"""
 
-_SHORT_RULES = """\
-Call functions: {calls}
-When done: {answer}
-{functions}"""
-
 
 class ThinkXml(Protocol):
     """`<think>` and then `<tool_call>` or `<answer>`."""
 
     name = "think_xml"
-    prompt, short_prompt = _RULES, _SHORT_RULES
+    prompt = _RULES
     shape = (
         "Write <think>...</think>, then exactly one of "
         '<tool_call>[{"name": ..., "arguments": {...}}]</tool_call> or <answer>...</answer>, and nothing else.'

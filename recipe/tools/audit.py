@@ -45,14 +45,14 @@ from interaction.environment import (
     waits,
 )
 from interaction.gold import beside_each_other, check_attempts, check_task, unwritable
-from interaction.record import EpisodeRecord, StopReason
+from interaction.record import EpisodeRecord, StopReason, question_of
 from interaction.words import spoken
 from recipe.files import aligned
-from recipe.reward import caller, question_of, read_argument
+from recipe.reward import caller, read_argument
 from recipe.tools.policies import AUDIT_KNOWN, CUT, GOLD, POLICIES, REFUSALS, UNKNOWN, WITH_GOLD, play, plays
 
 REWARDS: Mapping[str, dict[str, Any]] = {
-    **{name: {} for name in ("format", "progress", "step", "all_or_nothing")},
+    **{name: {} for name in ("format", "progress", "dense", "step", "all_or_nothing")},
     **{f"outcome {rule}": {"rule": rule} for rule in ("official", "clean", "priced")},
 }
 """Rewards of this package, and their arguments."""

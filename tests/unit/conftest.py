@@ -76,7 +76,7 @@ def loop_config(record_dir: Path | None = None, **settings: Any) -> Any:
 
     policy = {"max_steps_per_turn": 4, "max_format_errors_per_turn": 1, "max_result_chars": 300}
     policy |= settings.pop("policy", {})
-    rollout: dict[str, Any] = {"name": "vllm", "prompt_length": 2048, "response_length": 4096, "max_model_len": None}
+    rollout: dict[str, Any] = {"name": "vllm", "prompt_length": 8192, "response_length": 4096, "max_model_len": None}
     rollout |= {"n": 1, "temperature": 1.0, "val_kwargs": {"n": 1}}
     rollout |= {name: settings.pop(name) for name in rollout.keys() & settings.keys()}
     interaction = {

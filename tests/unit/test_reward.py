@@ -20,6 +20,7 @@ from verl.trainer.ppo.reward import get_custom_reward_fn
 
 from interaction import user_file
 from interaction.episode_file import append, path_of
+from interaction.record import question_of
 from recipe import rescore, reward
 from recipe.files import PreflightError
 from recipe.preflight import data, require
@@ -61,7 +62,7 @@ def config_of(path: str, timeout: float = 60, **arguments: Any) -> DictConfig:
 def by_verl(config: DictConfig, **extra: Any) -> Any:
     """The score, as a reward worker of verl gets it."""
     function = get_custom_reward_fn(reward.for_verl(config))
-    question = {**reward.question_of(sample_record()), **extra}
+    question = {**question_of(sample_record()), **extra}
     result = function(**question)  # type: ignore[misc]
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 

@@ -68,7 +68,9 @@ def test_every_message_in_the_record_knows_its_tokens_and_the_weights_it_was_mad
 
 def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(play):
     whole, engine = play()
-    assert len(play(docs="json")[0].prompt_ids) > len(whole.prompt_ids)
+    assert len(play(docs="json")[0].prompt_ids) > (prompt := len(whole.prompt_ids))
+    assert play(prompt_length=prompt)[0].prompt_ids == whole.prompt_ids
+    assert play(prompt_length=prompt - 1)[0] == [], "verl would cut the beginning away, where the functions stand"
     half, second, longest = len(whole.response_ids) // 2, whole.spans[1].start, max(map(len, engine.outputs))
     for room in (15, 16):  # the least in which a reply fits
         for limits in ({"response_length": second + room}, {"max_model_len": len(whole.prompt_ids) + second + room}):

@@ -4,6 +4,7 @@ verl's worker class and replay buffer run as they are; TransferQueue is a dictio
 """
 
 import asyncio
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -146,6 +147,7 @@ def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(p
         TokenOutput(token_ids=[5] * 5000),
         TokenOutput(token_ids=[5, 6], log_probs=[-1.0]),
         TokenOutput(token_ids=[5], log_probs=[-1.0, -1.0]),
+        TokenOutput(token_ids=[5], log_probs=[math.nan]),
         engine.HANGS,
     ):
         rows = play([[GOLD[0], fault, *GOLD]] + [GOLD] * (N - 1))

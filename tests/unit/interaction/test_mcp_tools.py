@@ -19,6 +19,8 @@ from interaction.tool_environment import ToolTask
 
 SERVER = """
 import json, os, sys, time
+from typing import Annotated
+from pydantic import Field
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Image
 from mcp_types import CallToolResult, TextContent
@@ -27,6 +29,10 @@ server = MCPServer("demo")
 @server.tool()
 def add(a: int, b: int = 2) -> int:
     return a + b
+
+@server.tool()
+def pay(euros: Annotated[float, Field(multiple_of=0.01)]) -> float:
+    return euros
 
 @server.tool(name="about-it")
 def about(path: str = "") -> str:
@@ -95,11 +101,12 @@ def ends(pid):
 
 def test_functions_are_the_servers_and_so_are_their_results(tools):
     kinds = ", ".join(f"answer(kind={kind!r})" for kind in ("error", "data", "picture", "long"))
-    shown, calls, _ = play(tools, f"[add(a='1'), add(), nothing(x=1), {kinds}, add(a=1)]")
-    assert 'add(a: int, b: int = 2)\nabout_it(path: str = "")\nanswer(kind: str)' in shown
-    errors = ["bad_arguments", "bad_arguments", "unknown_function", "execution", None, None, None, None]
+    shown, calls, _ = play(tools, f"[add(a='1'), add(), nothing(x=1), {kinds}, add(a=1), pay(euros=1{'0' * 400})]")
+    assert 'add(a: int, b: int = 2)\npay(euros: float)\nabout_it(path: str = "")\nanswer(kind: str)' in shown
+    bad = "bad_arguments"
+    errors = [bad, bad, "unknown_function", "execution", None, None, None, None, bad]
     assert [call.error for call in calls] == errors and calls[0].result == "a: '1' is not of type 'integer'"
-    _, needed, _, error, data, picture, long, added = (call.result for call in calls)
+    _, needed, _, error, data, picture, long, added, _ = (call.result for call in calls)
     assert needed == "arguments: 'a' is a required property" and error == "no such row"
     assert (data, picture, added) == ('{"rows":[1]}', "[image image/png]", "3")
     assert len(long) < 100_100 and long.endswith("[100000 more characters]")

@@ -311,6 +311,7 @@ def test_a_refusal_has_words_and_no_call_of_any_format_whole_or_begun():
     for texts, refused in ((NO_WORDS, False), (CALLS, False), (REFUSED, True)):
         for text in texts.split("¦"):
             assert is_refusal(text, frozenset({"f"})) == refused, text
+    assert not is_refusal("<" + "think" * 40_000 + " No.")  # in seconds
     for name in PROTOCOLS:
         call = get_protocol(name).render_calls("t", [Call("move.it", {"to": [1, {"a": "b"}]})])
         for text in (call, call[:-2], f"<answer>{call}</answer>", f"```\n{call}\n```", f"{call}<|im_end|>"):

@@ -117,6 +117,10 @@ def test_a_wrong_call_is_an_error_and_changes_nothing():
         result = attempt.call(call)
         assert result.error is kind and said in result.text and attempt.object == Board(), call
         assert attempt.call(PUT).text == "1 red" and attempt.answer("") is None and attempt.verdicts().passed, call
+    given = task([PUT], start={"points": []})
+    attempt = given.open()
+    attempt.call(Call("put", {"at": {"x": 3}, "color": "red"}))
+    assert attempt.answer("") is None and not attempt.verdicts().passed and given.start == {"points": []}
 
 
 class Shelf:
