@@ -6,11 +6,9 @@
     python -m recipe.evaluate --model outputs/default/stage3_full/hf --split val --strategy dfsdt
     python -m recipe.evaluate --records outputs/default
 
-The first starts vLLM for a folder and ends it afterwards; what follows `--` goes to vLLM. The second does so for a
-LoRA adapter on the model it belongs to. The third plays through any OpenAI-compatible server. The fourth searches
-over branches, depth first. The fifth judges episodes that training or another evaluation has stored, without a model.
-Episodes are played by BFCL's rules; docs/evaluation.md says what each number means. Started again with the same --out,
-an evaluation goes on where it stopped.
+`--model` starts vLLM and ends it; what follows `--` goes to vLLM. `--endpoint` is any OpenAI-compatible server. `dfsdt`
+searches over branches, depth first. `--records` judges episodes that training or another evaluation has stored,
+without a model. docs/evaluation.md says what each number means. The same command goes on where it stopped.
 
 Exit status: 0 all episodes were played and the verdicts agree; 1 it could not be done; 3 episodes were lost, and are
 in no number; 4 BFCL's verdict differs from ours where nothing explains it; 130 interrupted.
@@ -32,6 +30,7 @@ from tqdm import tqdm
 
 from interaction.endpoint import Endpoint, EndpointRefusal
 from interaction.environment import judge_of, known, load_tasks, source_of
+from interaction.episode_file import parts_of, played_in
 from interaction.masked import masked_text
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
@@ -114,11 +113,11 @@ def _play(given: argparse.Namespace, flags: Sequence[str], settings: Settings, s
 
 def judge_records(sources: Sequence[Path], out: Path | None) -> int:
     """Judge stored episodes: JSONL files, or runs with `<stage>/rollouts/{train,val}/<step>.jsonl`."""
-    paths: list[Path] = []
+    steps: list[list[Path]] = []
     for source in sources:
-        found = [source] if source.is_file() else sorted(source.glob("**/rollouts/*/*.jsonl"))
-        paths += found or sorted(source.glob(f"**/{EPISODES}"))
-    read = [read_episodes(path) for path in paths]
+        found = [[source]] if source.is_file() else [*map(parts_of, played_in(source))]
+        steps += found or [[path] for path in sorted(source.glob(f"**/{EPISODES}"))]
+    read, paths = [read_episodes(*parts) for parts in steps], [path for parts in steps for path in parts]
     stored, skipped = [item for items, _ in read for item in items], sum(number for _, number in read)
     records = [(at, it) for at, it in stored if it.environment in known() and it.task_id in load_tasks(it.environment)]
     print(f"{len(records)} episodes in {len(paths)} files; {skipped} lines are no record of this version")

@@ -53,6 +53,9 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
     own, flags = arguments[:at], arguments[at + 1 :]
     parser = _parser(description, {"prog": "python -m recipe.evaluate"} | program)
     given = parser.parse_args(own)
+    idle = {name for name, value in vars(given).items() if value != parser.get_default(name)}
+    if given.records and (idle := idle - {"records", "environment", "out"}):
+        parser.error(f"--records judges all that is stored; leave out --{min(idle).replace('_', '-')}")
     trained = trained_with(given.adapter or given.model) if given.model else {}
     given.guessed = given.protocol is None and "protocol" not in trained
     for option, name, otherwise in TRAINED:

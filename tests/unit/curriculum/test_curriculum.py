@@ -241,8 +241,9 @@ def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_mo
     command.main(["--stages=stage1,stage2", *given])
     note_sums(first / "hf")
     state.update(tmp_path / "stage2_base", began=replace(begun, weights="others"))
-    with pytest.raises(SystemExit, match="from another model than stage1_format hands on now"):
-        command.main(["--stages=stage1,stage2", *given])
+    for chosen in (["--stages=stage1,stage2", *given], ["--stages=stage2", *given[1:]]):
+        with pytest.raises(SystemExit, match="from another model than stage1_format hands on now"):
+            command.main(chosen)
     assert launched == []
 
 
@@ -292,6 +293,9 @@ def test_a_preflight_checks_every_stage_and_starts_none(tmp_path, launched, monk
     found = [(model in line, "stage.previous=null" in line[3:], env.get("MODEL")) for line, env in calls[4:]]
     assert found == [(False, False, None), (True, True, "/m")]
     command.main(["--ablations=ablations", given, model, run])
+    for more in ("--stages=stage1", "--curriculum=long"):
+        with pytest.raises(SystemExit, match="2"):
+            command.main(["--ablations=ablations", more, given, model, run])
     assert len(calls) == 16 and launched == [] and "report " not in capsys.readouterr().out
 
 

@@ -1,6 +1,7 @@
 """What an evaluation is played with, and what is kept: no two are mixed, and a damaged line costs no other."""
 
 import json
+import shutil
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -154,6 +155,9 @@ def test_a_mistake_on_the_command_line_is_named_before_anything_is_played(tmp_pa
         with pytest.raises(SystemExit, match="2"):
             evaluate.main([*HERE, *own, *words.split()])
         assert "error: " in capsys.readouterr().err.splitlines()[-1], words
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main(["--records", str(tmp_path), "--split", "test"])
+    assert "leave out --split" in capsys.readouterr().err
 
 
 def test_the_official_splits_are_what_tau2_bench_publishes_or_are_refused(capsys):
@@ -207,12 +211,15 @@ def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
     old = lines[0].replace(f'"version": {VERSION}', '"version": 0')
     again = [json.dumps({**json.loads(lines[0]), "launch": launch}) for launch in "abb"]  # resumed; played twice in b
     (rollouts / "000001.jsonl").write_text("\n".join([*again, *lines[1:], old, "{cut off"]))
+    for launch, line in zip("ab", again, strict=False):  # two machines: a step has a part of each launch
+        (rollouts / f"000002.{launch}.jsonl").write_text(line + "\n")
+    shutil.copytree(tmp_path / "run" / "stage3_full", tmp_path / "run" / "aside" / "stage3_full")
     state.update(rollouts.parents[1], chose=({"stage": "s", "setting": "stage.gate.metric", "metric": "val_dev/acc"},))
     assert evaluate.main(["--records", str(tmp_path / "run"), "--out", str(tmp_path / "out")]) == 0
-    assert "4 episodes in 1 files; 1 lines are no record of this version" in capsys.readouterr().out
+    assert "5 episodes in 3 files; 1 lines are no record of this version" in capsys.readouterr().out
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert found["categories"]["multi_turn_miss_func"]["acc_bfcl"]["mean"] == 1.0
-    assert found["verdicts"]["agree"] == 4 and found["multi_turn_official"] is None and not kept(tmp_path / "out")
+    assert found["verdicts"]["agree"] == 5 and found["multi_turn_official"] is None and not kept(tmp_path / "out")
     assert "by val_dev/acc (s, stage.gate.metric)" in found["note"]
     assert {part: group["tasks"] for part, group in found["parts"].items()} == {"dev": 1, "test": 1}
 

@@ -70,9 +70,9 @@ def test_gold_has_the_limits_of_message_turn_and_result_to_the_token(tmp_path, m
         first = next(place for place, said in enumerate(messages) if said["role"] == "assistant")
         texts, around = [said["content"] for said in messages[first:]], words.most([""])
         response = around * len(texts) + sum(map(words.of, texts))
-        reply = max((said["content"] for said in messages if said["role"] == "assistant"), key=len)
+        reply = around + max(words.of(said["content"]) for said in messages if said["role"] == "assistant")
         context = words.prompt(messages[:first]) + response
-        for name, least in (("response", response), ("reply", around + words.of(reply)), ("context", context)):
+        for name, least in (("response", response), ("reply", reply), ("context", context)):
             assert fits(scenario, Budget(**{name: least}), words), (scenario.id, name)
             assert not fits(scenario, Budget(**{name: least - 1}), words), (scenario.id, name)
     long = next(scenario for scenario in LONG if not fits(scenario, Budget(response=LIMIT)))
