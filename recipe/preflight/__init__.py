@@ -113,7 +113,7 @@ def summary(config: DictConfig) -> str:
     rows = f"{data.train_batch_size} rows x {rollout.n} rollouts a step"
     rows += f", {len(left_out or ())} tasks left out" * bool(left_out)
     filtering = f", dynamic sampling by {algorithm.filter_groups.metric}" * bool(algorithm.filter_groups.enable)
-    end = f"{trainer.total_epochs} epochs" if steps is None else f"{steps} steps (trainer.total_training_steps)"
+    end = f"{trainer.total_epochs} epochs" + f", at most {steps} steps" * (steps is not None)
     distilled = config.distillation.enabled and (
         f"from {OmegaConf.select(config, teacher.PATH)}, {config.distillation.distillation_loss.loss_mode}"
         + (", beside the reward" if config.distillation.distillation_loss.use_task_rewards else ", without the reward")
