@@ -158,18 +158,9 @@ class EndpointUser:
         if key is None:
             raise EndpointRefusal(f"{NAMED.key}={self.api_key_env}: there is no such environment variable")
         given = {"temperature": self.temperature, "seed": self.seed, "max_tokens": self.max_tokens}
-        return Endpoint(
-            self.url,
-            self.model,
-            key,
-            self.timeout,
-            self.attempts,
-            self.backoff,
-            sampling={name: value for name, value in given.items() if value is not None},
-            named=NAMED,
-            private=self.local,
-            thoughts=True,
-        )
+        sampling = {name: value for name, value in given.items() if value is not None}
+        asked = self.url, self.model, key, self.timeout, self.attempts, self.backoff, sampling
+        return Endpoint(*asked, named=NAMED, private=self.local, thoughts=True)
 
 
 class _Line:
