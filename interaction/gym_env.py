@@ -66,7 +66,8 @@ class GymEnv(gymnasium.Env[str, str]):
         environment: name, or Python file of the user's (docs/your_tools.md).
         reward: called with the record of the episode.
         tasks: ids to draw from; without them, those to train on.
-        protocol, docs: how messages and the documentation of functions are written, as under `interaction`.
+        protocol: how messages are written, as under `interaction`.
+        docs: how the functions' documentation is, as there.
         user: who plays the user where the environment asks for one, as `interaction.user`.
         settings: of the turn policy (`TurnPolicy`), as under `interaction.train`; where they are not given, those with
             which the environment's tasks are evaluated.
