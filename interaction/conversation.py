@@ -9,6 +9,7 @@ It knows nothing of tokens, engines or rewards, and does no input or output:
     record = conversation.record()
 
 Where a model plays the user too, a reply asks for its words (`Reply.ask`), and `hear` takes them.
+
 Whatever a model writes, `reply` does not raise. `hear` raises `UserFault` for words that the environment cannot use,
 and any method `ToolUnavailable` where a service behind the tools fails: the caller plays the episode again. Another
 fault inside the environment is logged and ends the episode with `environment_error`. Otherwise only misuse of this

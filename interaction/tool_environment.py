@@ -5,6 +5,7 @@
         on: bool = False
 
         def switch(self, on: bool) -> str:
+            "Switch the lamp on or off."
             self.on = on
             return "done"
 

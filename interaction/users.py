@@ -159,8 +159,8 @@ class EndpointUser:
             raise EndpointRefusal(f"{NAMED.key}={self.api_key_env}: there is no such environment variable")
         given = {"temperature": self.temperature, "seed": self.seed, "max_tokens": self.max_tokens}
         sampling = {name: value for name, value in given.items() if value is not None}
-        asked = self.url, self.model, key, self.timeout, self.attempts, self.backoff, sampling
-        return Endpoint(*asked, named=NAMED, private=self.local, thoughts=True)
+        asked = self.url, self.model, key, self.timeout, self.attempts, self.backoff
+        return Endpoint(*asked, sampling=sampling, named=NAMED, private=self.local, thoughts=True)
 
 
 class _Line:

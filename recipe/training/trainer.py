@@ -14,6 +14,7 @@ Faults are counted apart: the model's as `stop/*`; the environment's as `stop/en
 of services behind tools and of a played user as `engine_faults`, `tool_faults` and `user_faults` (episodes played
 again, per sample) and, together with the reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of
 prompts that lost samples to it). Dynamic sampling leaves out `filtered_groups`, a share of `played_groups`.
+
 verl takes the raw score of a rollout whose siblings were all lost for its advantage. Here it is left out of the step
 (`lone_samples`) and counts, with the lost ones, against `stage.max_lost_share`.
 """
