@@ -48,8 +48,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("overrides", nargs="*", metavar="override", help="[STAGE:]key=value")
     began, options = time.time(), parser.parse_intermixed_args(arguments)
     if options.ablations:
-        if options.stages or options.curriculum != "curriculum":
-            parser.error("--ablations names the curricula and their stages; leave out --curriculum and --stages")
+        if options.stages:
+            parser.error("--ablations names the stages of each of its runs; leave out --stages")
         return ablations(stages.find(options.ablations, "ablations"), options.overrides)
     path = stages.find(options.curriculum)
     chosen = [name for name in options.stages.split(",") if name]
