@@ -150,7 +150,8 @@ def decode(config: DictConfig, path: str, prefill: bool, choose: Callable[[list[
     llm = LLM(
         path,
         dtype=rollout.dtype,
-        enforce_eager=True,
+        enforce_eager=rollout.enforce_eager,
+        **rollout.engine_kwargs.vllm,
         max_model_len=512,
         max_num_seqs=rollout.max_num_seqs,
         max_num_batched_tokens=rollout.max_num_batched_tokens,
@@ -196,11 +197,13 @@ def main() -> None:
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="of the training's configuration")
     given = parser.parse_intermixed_args()
     path = str(Path(given.model).absolute())
-    config = compose("stage1", [f"hardware={given.hardware}", f"actor_rollout_ref.model.path={path}", *given.settings])
+    sizes = ["data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=8"]
+    own = [f"hardware={given.hardware}", f"actor_rollout_ref.model.path={path}", *sizes]
+    config = compose("stage1", [*own, *given.settings])
     wanted = {name: str(value) for name, value in config.launcher.env.items()}
     wanted |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29000 + os.getpid() % 99)}
-    if any(os.environ.get(name) != value for name, value in wanted.items()):  # some are read before Python starts
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | wanted)
+    if wanted.keys() - os.environ.keys():  # some are read before Python starts
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], wanted | os.environ)
     precision.settle(config)
     print(f"{config.actor_rollout_ref.rollout.dtype}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}")
     loop = ["nice", "-n", given.beside or "0", sys.executable, "-c", "while True: pass"]

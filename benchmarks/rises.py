@@ -85,12 +85,16 @@ def above(name: str, control: str, seed: int) -> None:
     path = RESULTS / f"{name}_{seed}.json"
     result = json.loads(path.read_text())
     (played,) = Path("outputs", f"{control}{seed}").glob("*/rollouts/val/*.jsonl")
-    (*_, (title, last)) = validation.columns(Path("outputs", f"{name}{seed}")).items()
-    first, end = validation.by_row(played), validation.by_row(last)
-    moved = [(of, found) for of in end if (found := compare(first[of], end[of]))]
+    first = {f"held-out {OF.get(row, row)}": tasks for row, tasks in validation.by_row(played).items()}
     kept = [row for row in result["rows"] if not row["of"].endswith(f", above {control}")]
-    result["rows"] = [*kept, *(as_row(title, f"held-out {OF.get(of, of)}, above {control}", it) for of, it in moved)]
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    rows = []
+    for row in kept:
+        of, since, _ = row["of"].partition(", since ")
+        tasks = {"/".join(map(str, task)): values for task, values in first.get(of, {}).items()}
+        last = {name: (task.cluster, [task.last]) for name, task in from_row(row).tasks.items()}
+        if since and (moved := compare(tasks, last)):
+            rows.append(as_row(row["stage"], f"{of}, above {control}", moved))
+    path.write_text(json.dumps({**result, "rows": [*kept, *rows]}, indent=1) + "\n")
 
 
 def as_row(stage: str, of: str, difference: Difference) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # The CPU profile: what `bash run_all.sh` needs on a machine without GPU, from requirements/cpu.txt by setup.sh.
-# Not built where it was written (no container engine there); docker/README.md says what that means.
+# Not built where it was written (no container engine there).
 FROM python:3.11-bookworm
 
 WORKDIR /recipe

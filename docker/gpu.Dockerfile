@@ -1,6 +1,6 @@
 # The GPU profiles (gpu1, gpu8, gpu8_24gb), from requirements/gpu.txt by setup.sh. CUDA comes with the packages; the driver,
 # 580 or newer, with the NVIDIA Container Toolkit. The base is not the slim one: Triton compiles with gcc and Python.h.
-# Not built where it was written (no container engine there); docker/README.md says what that means.
+# Not built where it was written (no container engine there).
 FROM python:3.11-bookworm
 
 WORKDIR /recipe

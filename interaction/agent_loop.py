@@ -230,6 +230,8 @@ class ConversationAgentLoop(AgentLoopBase):
                 episode = await _aside(self._prepare, row["extra_info"], clock)
             try:
                 step = int(row.get("global_steps", -1))
+                if row["extra_info"]["split"] == "val" and not self.config.interaction.get("record_tokens"):
+                    sampling_params = {**sampling_params, "logprobs": False}  # nobody reads them
                 await self._converse(episode, sampling_params, step)
                 return self._output(episode, row, step)
             finally:

@@ -17,8 +17,6 @@ from bfcl_env.limits import MAX_DIGITS
 
 RULES: list[Rule] = []
 
-# MathAPI, which has no state.
-
 mathematics = rules_of("MathAPI", RULES)
 SI_UNITS = ("km", "m", "cm", "mm", "um", "nm")
 IMPERIAL_UNITS = (
@@ -98,8 +96,6 @@ mathematics(
     errors=FAULTS | LIMITS,
     name="not_a_number",
 )(says("Give plain finite numbers as arguments, without text around them."))
-
-# MessageAPI.
 
 messages = rules_of("MessageAPI", RULES)
 _ASK = "Ask the user for it."
@@ -184,8 +180,6 @@ messages(
     )
 )
 
-# TwitterAPI.
-
 posting = rules_of("TwitterAPI", RULES)
 posting("", "not authenticated", "post_tweet(content='hi')", name="twitter_login")(log_in("authenticate_twitter"))
 
@@ -256,8 +250,6 @@ def nothing_to_change(situation: Situation) -> str:
         f"{words[name]} Nothing has changed; do not repeat the call.", follows if name == "unfollow_user" else ""
     )
 
-
-# TicketAPI.
 
 tickets = rules_of("TicketAPI", RULES)
 _LOG_IN = "ticket_login(username='a', password='b')"

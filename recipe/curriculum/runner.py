@@ -189,7 +189,8 @@ def _of_warm_start(run: Path, stages: Sequence[Stage]) -> tuple[list[str], DictC
     config, overrides = stages[0].composed, stages[0].overrides
     tiny, before = config.paths.get("tiny_policy"), look(preflight_model.warm_started(config).parent).began
     where = f"tiny_policy={quoted(str(Path(tiny).parent))}" if tiny else f"run={quoted(str(run))}"
-    given = [f"paths.{where}", *(item for item in overrides if item.lstrip("+").startswith("paths.data="))]
+    of_both = ("paths.data=", "launcher.precision=")
+    given = [f"paths.{where}", *(item for item in overrides if item.lstrip("+").startswith(of_both))]
     given += [f"sft_{item}" for item in overrides if item.startswith("hardware=")]
     if all(stage.composed.trainer.resume_mode == "disable" for stage in stages):
         given.append("trainer.resume_mode=disable")

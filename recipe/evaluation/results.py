@@ -89,7 +89,6 @@ def results(
         "parts": {part: _group(items, samples) for part, items in parts.items()} if all(parts.values()) else {},
         # The four categories count the same, whatever number of tasks each has here.
         "multi_turn_official": fmean(one["acc_official"]["mean"] for one in categories.values()) if official else None,
-        # BFCL's own "Multi Turn" column: of all its tasks, by its own checker.
         "multi_turn_bfcl": fmean(one["acc_bfcl"]["mean"] for one in categories.values()) if every else None,
         "leaderboard": None if searched else _leaderboard(environments, whole),
         "cost": cost,

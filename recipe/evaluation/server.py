@@ -138,6 +138,7 @@ def profile_flags(hardware: str) -> list[str]:
         *("--max-num-seqs", str(rollout.max_num_seqs)),
         *("--max-num-batched-tokens", str(rollout.max_num_batched_tokens)),
         *("--distributed-executor-backend", rollout.engine_kwargs.vllm.distributed_executor_backend),
+        *("--block-size", str(rollout.engine_kwargs.vllm.block_size)),
         "--enforce-eager",
     ]
 

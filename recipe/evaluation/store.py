@@ -113,7 +113,7 @@ class Settings:
         return {"max_steps_per_turn": 20 + official, "max_format_errors_per_turn": 3, **self.policy}
 
     def by_bfcl(self) -> bool:
-        """Whether its tasks are played by BFCL's own rules, so that its score may be named."""
+        """Whether its tasks are played by BFCL's own limits and functions."""
         ours, plain = (
             (read_options(one.environment, one.rules()), read_policy(one.turn_policy()))
             for one in (self, replace(self, policy={}, options={}))

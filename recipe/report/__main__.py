@@ -24,8 +24,9 @@ def main() -> None:
     add("runs", nargs="*", type=Path, metavar="RUN_DIR", help="a folder such as outputs/default")
     compared = "evaluations and runs, files of votes and folders of them: a table with a row for each"
     add("--compare", "--votes", action="extend", nargs="+", type=Path, default=[], metavar="PATH", help=compared)
-    add("--baseline", metavar="ROW", help="with --compare: compare with this row (default: the first)")
-    add("--with", dest="b", nargs="+", type=Path, metavar="PATH", help="seeds of recipe B; those of A follow --compare")
+    of_compare = parser.add_mutually_exclusive_group().add_argument
+    of_compare("--baseline", metavar="ROW", help="with --compare: compare with this row (default: the first)")
+    of_compare("--with", dest="b", nargs="+", type=Path, metavar="PATH", help="seeds of recipe B; of A: --compare")
     add("--out", type=Path, default=OUT, metavar="DIR", help="with --compare: for page and CSV (default: %(default)s)")
     given = parser.parse_args()
     try:
@@ -39,7 +40,7 @@ def main() -> None:
             found = Comparison(methods, rows.get(given.baseline, methods[0]))
             written = found.write(given.out)
             print(f"{found.text()}\n\nwritten  {', '.join(map(str, written))}")
-        elif given.runs and not given.b:
+        elif given.runs and not (given.b or given.baseline):
             _report(given.runs)
         else:
             parser.error("give runs such as outputs/default, or --compare PATH")

@@ -172,7 +172,7 @@ def recipes(a: Sequence[Path], b: Sequence[Path]) -> list[Method]:
         judged = [item._replace(passed=item.official) for item in counted]
         own.append(replace(_method(name, counted, *said), seeds=True))
         official.append(replace(_method(f"{name}, official", judged, ()), seeds=True))
-    return own if [one.subsets for one in own] == [one.subsets for one in official] else own + official
+    return own if [one.subsets for one in own] == [one.subsets for one in official] else official + own
 
 
 def _seed(item: Played, seed: int) -> Played:

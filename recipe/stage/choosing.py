@@ -102,7 +102,8 @@ def note(found: Decisions, split: str) -> str:
     """What a reader of an evaluation on `split` has to know of these decisions; empty where they do not touch it."""
     if not found or split in ("train", "test"):
         return ""
-    return f"{sentence(found)[:-1]}: --split test{'' if split == 'dev' else ', or the row test above'}."
+    where = f"{'--option split=official ' if split.startswith('official') else ''}--split test"
+    return f"{sentence(found)[:-1]}: {where}{', or the row test above' if split in ('val', 'all') else ''}."
 
 
 def _unique(found: Iterable[dict[str, str]]) -> Decisions:

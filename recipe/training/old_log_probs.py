@@ -13,7 +13,7 @@ from typing import Any
 import transfer_queue as tq
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-from recipe.settings import is_offline
+from recipe.settings import is_offline, on_policy
 
 DIFFERENCE = "training/rollout_log_probs_diff_mean"
 """The mean difference between the two log-probabilities of a token in a step. verl logs that of the probabilities,
@@ -31,11 +31,11 @@ class OldLogProbs(PPOTrainer):
 
     @cached_property
     def _every(self) -> int:
-        """The setting; 1 where each token is corrected for, nothing was sampled here, or the engine's are not kept."""
+        """The setting; 1 where rounding would be weighed, nothing was sampled here, or the engine's are not kept."""
         config, correction = self.config, self.config.algorithm.rollout_correction
-        corrected = correction.rollout_is or correction.rollout_rs or correction.bypass_mode
-        kept = config.actor_rollout_ref.rollout.calculate_log_probs
-        return 1 if corrected or is_offline(config) or not kept else config.stage.old_log_probs_every
+        weighed = correction.rollout_is or correction.rollout_rs or config.algorithm.use_kl_in_reward
+        kept = config.actor_rollout_ref.rollout.calculate_log_probs and not is_offline(config)
+        return config.stage.old_log_probs_every if kept and on_policy(config) and not weighed else 1
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict) -> Any:
         """verl's, in the steps that measure; in the others the engine's, stored as verl's own bypass mode does."""

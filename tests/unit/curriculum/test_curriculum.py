@@ -200,7 +200,8 @@ def test_a_warm_start_is_of_this_model_and_rows_and_no_stage_goes_on_from_anothe
     assert launched[0][1][1] == "stage1" and [model for _, _, model in launched[2:]] == [None, None]
     (tmp_path / "b" / "x.bin").write_text("other weights")
     assert run(None, fresh=True) == "before sft train" and launched[1][1][-1] == f"model.path={tmp_path}/b"
-    assert run("b", "trainer.resume_mode=disable") == "before sft train"
+    assert run("b", "trainer.resume_mode=disable", "launcher.precision=bfloat16") == "before sft train"
+    assert compose_stage("sft", launched[1][1][2:], "sft_hardware").launcher.precision == "bfloat16"
     assert run("b", "--stages=stage1,stage2", "stage1:trainer.resume_mode=disable") == "train"
     stage, checkpoint = folder / "stage1_format", folder / "stage1_format" / "checkpoints" / "global_step_1" / "data.pt"
     checkpoint.parent.mkdir(parents=True)

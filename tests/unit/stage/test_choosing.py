@@ -62,6 +62,7 @@ def test_an_evaluation_says_which_figure_to_report_of_a_model_that_was_chosen(mo
     state.update(stage, chose=(BY_SCORE,))
     given = ["--model", str(stage / "hf"), "--hardware", "cpu", "--docs", "signature", "--category", "base"]
     assert choosing.of_run(tmp_path) == choosing.of_run(stage) == [BY_SCORE]
+    assert choosing.note([BY_SCORE], "official_test").endswith(": --option split=official --split test.")
     with serving(lambda _: PROTOCOL.render_answer("done", "done")) as server:  # in place of vLLM
         monkeypatch.setattr("recipe.evaluation.server.serve", lambda *_: nullcontext(server.url))
         for split, said in {"val": True, "dev": True, "test": False, "train": False}.items():

@@ -26,8 +26,15 @@ TRAINERS = {
 """What the trainer computes where the engine has SHORT."""
 EVERY_THIRD = "stage.old_log_probs_every=3"
 CONFIG = {
-    "algorithm": {"rollout_correction": {"rollout_is": None, "rollout_rs": None, "bypass_mode": False}},
-    "actor_rollout_ref": {"rollout": {"calculate_log_probs": True}},
+    "algorithm": {
+        "rollout_correction": {"rollout_is": None, "rollout_rs": None, "bypass_mode": False},
+        "use_kl_in_reward": False,
+    },
+    "actor_rollout_ref": {
+        "actor": {"ppo_mini_batch_size": 2, "ppo_epochs": 1},
+        "rollout": {"calculate_log_probs": True},
+    },
+    "data": {"train_batch_size": 2},
 }
 
 
@@ -71,6 +78,8 @@ def test_one_of_so_many_steps_is_measured_after_a_disagreement_the_next_and_some
         ("algorithm.rollout_correction.rollout_rs=token_k1", "agrees agrees", "tt"),
         ("algorithm.rollout_correction.bypass_mode=true", "agrees agrees", "tt"),
         ("actor_rollout_ref.rollout.calculate_log_probs=false", "agrees agrees", "tt"),
+        ("actor_rollout_ref.actor.ppo_mini_batch_size=1", "agrees agrees", "tt"),
+        ("algorithm.use_kl_in_reward=true", "agrees agrees", "tt"),
         ("offline.files=rollouts", "agrees agrees", "tt"),
     ):
         assert run(monkeypatch, setting, computes)[0] == expected, (setting, computes)
