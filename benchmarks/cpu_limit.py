@@ -2,7 +2,6 @@
 
     python -m benchmarks.cpu_limit models/smollm2-135m-instruct                  # 8 x 8 short rows: 2 minutes
     python -m benchmarks.cpu_limit models/smollm2-135m-instruct --multi-turn     # prompts of 480, responses of 500
-    python -m benchmarks.cpu_limit outputs/tiny_policy/hf --hardware tiny --multi-turn
     python -m benchmarks.cpu_limit models/smollm2-135m-instruct --decode
     python -m benchmarks.cpu_limit models/smollm2-135m-instruct --prefill launcher.precision=float32
 
@@ -15,8 +14,8 @@ Decode: tokens a second of vLLM with 64 requests at once; prefill: of their prom
 all weights once, at the rate of a sum over a tensor; and two operations for each weight and token.
 
 Rounds of limit and work alternate, the fastest of each counts. Nothing else should run; the load is printed. With
-`--beside 19` one busy process of that niceness does, and the median of the work counts. Its terminal is the same: with
-`/proc/sys/kernel/sched_autogroup_enabled` niceness does not count between terminals.
+`--beside 19` a busy process of that niceness does, and the median of the work counts. Its terminal is the same: between
+terminals niceness need not count.
 """
 
 import argparse
@@ -37,8 +36,7 @@ from recipe.cpu import precision
 from recipe.settings import compose
 
 ROUNDS = 3
-SHORT, LONG = ((90, 150), (20, 60)), ((400, 560), (300, 700))
-"""Tokens of prompts and of responses."""
+SHORT, LONG = ((90, 150), (20, 60)), ((400, 560), (300, 700))  # tokens of prompts and of responses
 
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> float:
@@ -51,10 +49,9 @@ def seconds(work: Callable[[], object], repeats: int = 3) -> float:
     return min(times)
 
 
-def memory(field: str) -> float:
-    """GB of this process: VmRSS now, VmHWM at most."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024 / 1e9
+def peak() -> float:
+    """GB of this process at most."""
+    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) * 1024 / 1e9
 
 
 def rows(config: DictConfig, vocabulary: int, long: bool) -> Any:
@@ -117,10 +114,8 @@ def update(config: DictConfig, long: bool, choose: Callable[[list[float]], float
     from verl.utils.torch_dtypes import PrecisionType
     from verl.workers.engine_workers import ActorRolloutRefWorker
 
-    memory_of = {"Python and verl": memory("VmRSS")}
     worker = ActorRolloutRefWorker(config=config.actor_rollout_ref, role="actor")
     worker.init_model()
-    memory_of["model"], memory_of["model, at most"] = memory("VmRSS"), memory("VmHWM")
     import recipe.cpu.engine as engine
 
     model = worker.actor.engine.module
@@ -128,18 +123,18 @@ def update(config: DictConfig, long: bool, choose: Callable[[list[float]], float
     data = rows(config, vocabulary, long)
     ids = sorted(data["input_ids"].unbind(), key=lambda row: row.tolist())
     tokens, learned = sum(map(len, ids)), int(data["loss_mask"].values().sum())
-    once, limits, updates = tokens - sum(engine._shared(ids)), [], []
+    once, limits, updates, peaks = tokens - sum(engine._shared(ids)), [], [], [peak()]
     dtype = PrecisionType.to_dtype(config.actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype)
-    for number in range(ROUNDS):
+    for _ in range(ROUNDS):
         limits.append(limit(model, dtype, tokens, once, learned, min(once, 1024)))
         Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
         updates.append(seconds(lambda: worker.update_actor(rows(config, vocabulary, long)), 1))
-        memory_of[f"update {number + 1}, at most"] = memory("VmHWM")
+        peaks.append(peak())
     (all_rows, of_once, rate), best = min(limits), choose(updates)
     print(f"{len(ids)} rows, {tokens} tokens, {once} with beginnings once, {learned} learned; {rate:.0f} GFLOPS")
     print(f"update {best:.2f} s | limit {all_rows:.2f} s for all tokens: {all_rows / best:.0%}", end=" | ")
     print(f"{of_once:.2f} s for those left: {of_once / best:.0%}")
-    print("memory, GB: " + ", ".join(f"{name} {size:.2f}" for name, size in memory_of.items()))
+    print("memory at most, GB: model, updates " + ", ".join(f"{size:.2f}" for size in peaks))
 
 
 def decode(config: DictConfig, path: str, prefill: bool, choose: Callable[[list[float]], float]) -> None:
@@ -217,7 +212,6 @@ def main() -> None:
     finally:
         if busy:
             busy.kill()
-    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

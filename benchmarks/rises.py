@@ -6,8 +6,8 @@
     python -m benchmarks.rises curve NAME                             # docs/NAME.png: held-out tasks over steps
 
 Each run leaves `docs/data/rises/NAME_SEED.json`: commit, command, date and the difference of each stage, with each
-task's cluster and values. The table is made from these files alone, so seeds may be run at different times. It replaces
-the text behind `<!-- rises NAME -->` in docs/data/rises.md. A run is refused while files differ from the commit.
+task's cluster and values. From these files alone the table is made, which replaces what is behind `<!-- rises NAME -->`
+in docs/data/rises.md. A run is refused while files differ from the commit.
 """
 
 import argparse

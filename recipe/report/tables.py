@@ -26,9 +26,9 @@ LOSS, HELD_OUT_LOSS = "train/loss", "val/loss"
 WINDOW = 5
 
 MEANING = (
-    "Windows are compared on the tasks that both have. Brackets are 95 %: over clusters of tasks, and over seeds where "
-    "there are several runs. The correlation is the smallest of the probabilities that engine and trainer give the "
-    "sampled tokens; far below 1 the two have different weights."
+    "Five steps are compared with five, of fewer than ten half with half, on tasks that both have. Brackets are 95 %: "
+    "over clusters of tasks, and over seeds of several runs. The correlation is the smallest of the probabilities that "
+    "engine and trainer give the sampled tokens; far below 1 the two have different weights."
 )
 
 Episodes = Mapping[Hashable, tuple[Hashable, Sequence[float]]]
@@ -131,16 +131,16 @@ def values_of(stage: Path, name: str) -> list[float]:
 
 
 def rise(stages: list[Path], metric: str) -> Rise | None:
-    """How a metric of training moved in a stage of several runs; None if any has fewer than two windows of steps.
+    """How a metric of training moved in a stage of several runs; None if any has fewer than two steps.
 
     Where a step of a window has no stored episodes, step means have to do, and there is no interval.
     """
     runs = []
     for stage in stages:
         steps = {step: numbers[metric] for step, numbers in read_steps(stage).items() if metric in numbers}
-        if len(steps) < 2 * WINDOW:
+        if not (size := min(WINDOW, len(steps) // 2)):
             return None
-        first, last = [*steps][:WINDOW], [*steps][-WINDOW:]
+        first, last = [*steps][:size], [*steps][-size:]
         start, end = (_episodes(stage, part, metric) for part in (first, last))
         before, after = (fmean(steps[step] for step in part) for part in (first, last))
         if not start or not end:
@@ -187,7 +187,7 @@ def stage_rows(runs: Sequence[Path]) -> list[dict[str, Any]]:
 
 def stage_table(runs: Sequence[Path]) -> list[list[str]]:
     """The cells of the table of stages, its head first: reward and progress of the first and the last five steps."""
-    lines = [["stage", "runs", "steps", "of", "first 5 -> last 5", "difference", "each run", "corr >=", "s/step"]]
+    lines = [["stage", "runs", "steps", "of", "first -> last 5", "difference", "each run", "corr >=", "s/step"]]
     for row in stage_rows(runs):
         correlation = "-" if row["correlation"] is None else f"{row['correlation']:.4f}"
         tail = [correlation, f"{fmean(row['seconds']):.1f}" if row["seconds"] else "-"]
@@ -195,7 +195,7 @@ def stage_table(runs: Sequence[Path]) -> list[list[str]]:
         for name in ("reward", "progress"):
             value: Rise | None = row[name]
             each = ", ".join(map(str, value.runs)) if value and len(value.runs) > 1 else ""
-            windows, difference = (value.windows, str(value)) if value else ("-", f"fewer than {2 * WINDOW} steps")
+            windows, difference = (value.windows, str(value)) if value else ("-", "one step")
             lines.append([*head, name, windows, difference, each, *tail])
             head, tail = [""] * len(head), [""] * len(tail)
     if not any(line[6] for line in lines[1:]):

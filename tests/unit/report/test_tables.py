@@ -85,14 +85,16 @@ def test_one_run_has_an_interval_over_clusters_where_all_its_episodes_are_stored
         (a_run_with_episodes(tmp_path / "c", 0.2, shift=4), "+0.200 (no task in both windows)", "+0.100 (no task"),
     ):
         head, *lines = tables.stage_table([run])
-        assert head == ["stage", "runs", "steps", "of", "first 5 -> last 5", "difference", "corr >=", "s/step"]
+        assert head == ["stage", "runs", "steps", "of", "first -> last 5", "difference", "corr >=", "s/step"]
         assert lines[0][:5] == [STAGE, "1", "10", "reward", f"0.500 -> {0.5 + float(said[:6]):.3f}"], said
         assert [lines[0][6:], lines[1][:4], lines[1][6:]] == [["-", "1.0"], ["", "", "", "progress"], ["", ""]]
         assert lines[0][5].startswith(said) and lines[1][5].startswith(progress), lines
     note_trained(async_run / STAGE, 2, ["none_0_0"], [{"global_steps": 2}])
     assert "no stored episodes" in tables.table([async_run]), "none of a step's groups is there"
-    lines = tables.stage_table([a_run(tmp_path / "short", [1.0] * 9)])
-    assert lines[1][3:6] == ["reward", "-", "fewer than 10 steps"]
+    shares = {1: "-", 2: "0.000 -> 1.000", 5: "0.500 -> 3.500", 9: "1.500 -> 6.500", 12: "2.000 -> 9.000"}
+    for steps, found in shares.items():
+        run = a_run(tmp_path / f"short{steps}", [float(step) for step in range(steps)])
+        assert tables.stage_table([run])[1][3:5] == ["reward", found]
 
 
 def test_repeated_episodes_count_once_and_odd_scores_not_at_all(tmp_path):
