@@ -87,7 +87,6 @@ def results(
         "categories": categories,
         "overall": _group(episodes, samples) if episodes else None,
         "parts": {part: _group(items, samples) for part, items in parts.items()} if all(parts.values()) else {},
-        # The four categories count the same, whatever number of tasks each has here.
         "multi_turn_official": fmean(one["acc_official"]["mean"] for one in categories.values()) if official else None,
         "multi_turn_bfcl": fmean(one["acc_bfcl"]["mean"] for one in categories.values()) if every else None,
         "leaderboard": None if searched else _leaderboard(environments, whole),

@@ -150,12 +150,14 @@ def recipes(a: Sequence[Path], b: Sequence[Path]) -> list[Method]:
             counted = [_seed(item, seed) for item in final.played if item.task in final.subsets.get(item.subset, ())]
             tasks[path], played = {(item.subset, item.task) for item in counted}, played + counted
             notes.append(f"{name}: {', '.join([str(path), *final.notes])}")
-            told = final.settings or {}
-            if told.get("endpoint", "") is None and told["model"] in settings["model"]:  # its weights' fingerprint
+            told, run = final.settings or {}, path
+            if told.get("endpoint", "") is None:
+                run = Path(told["model"].rpartition(" ")[0].rpartition(" with ")[2]).parent.parent
+            if run != path and told["model"] in settings["model"]:  # its weights' fingerprint
                 raise PreflightError(f"{path} evaluates the model of another seed of {name}: it is no second seed")
             for key, value in told.items():
                 settings[key] += [value] * (value not in settings[key])
-            for began in (state.look(stage).began for stage in trained_stages(path)[:1]):
+            for began in (state.look(stage).began for stage in trained_stages(run)[:1]):
                 if began and began.made:
                     starts[began.weights or began.model].append(str(path))
         found.append((name, played, notes, dict(settings) or None))

@@ -177,6 +177,10 @@ def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_ver
     assert [*guard.subsets["multi_turn_base"]] == ["multi_turn_base_9"]
     solved, model = {"multi_turn_base_0": [True]}, {"endpoint": None, "model": "/hf 1f"}
     twice = [evaluation(tmp_path / name, solved, **model) for name in "xy"]
+    models = [{"endpoint": None, "model": f"{run}/stage2_base/hf {run.name}"} for run in a]
+    each = [evaluation(tmp_path / f"of_{at}", solved, **model) for at, model in enumerate(models)]
+    assert report("--compare", *each, "--with", b[0])[0] == 0
+    assert f"{each[0]}, {each[1]} share a warm start" in (tmp_path / "out" / "pass_rate.json").read_text()
     for others, word in (([b[0], a[0]], "no second seed"), (twice, "no second"), ([tmp_path / "votes"], "votes has 0")):
         status, said = report("--compare", *a, "--with", *others)
         assert status == 1 and word in said
