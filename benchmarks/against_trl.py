@@ -15,7 +15,7 @@ weights.
 The sides take turns: each trains `--block` steps in a process of its own and goes on from its checkpoint. Then the
 faster one goes on until its steps have taken as long as the slower one's. `recipe.evaluate` plays the held-out tasks.
 A step is timed without start and checkpoint. Tokens are those of prompts and replies, without padding. Memory is the
-peak over all processes of a side, shared pages counted once. It takes 40 minutes of two free cores, and 10 GB of disk.
+peak over all processes of a side, shared pages counted once. OUT/table.md has the table; 10 GB of disk.
 """
 
 import argparse
