@@ -15,12 +15,10 @@ from uuid import uuid4
 import psutil
 import pyarrow.parquet as parquet
 import pytest
-import torch
 from safetensors.torch import load_file
 from support import short_training
 from support.short_training import ROOT, SHORT, command, engine_agrees, environment, episodes, of_processes, prepared
 
-from benchmarks.toy_credit import ALGORITHMS, curves
 from bfcl_env.synthesis import Shape, generate
 from data_prep.__main__ import main as prepare_data
 from recipe.report.episodes import read_records
@@ -153,20 +151,3 @@ def test_a_killed_stage_goes_on_with_the_same_tasks(tmp_path: Path) -> None:
         sampler.observe({name: [int(name.rpartition("_")[2]) % 4 / 3] for name in expected})
     replaced = [numbers["resample/replaced"] for numbers in read_steps(stage).values() if "resample/edge" in numbers]
     assert replaced[0] == 0 < replaced[1] and len(replaced) == STEPS * BATCH // IN_PLAY
-
-
-def test_all_algorithms_learn_and_finer_credit_learns_faster() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        results = curves(range(3), 60)
-    finally:
-        torch.set_num_threads(before)
-    for name in ALGORITHMS:
-        if name != "naive":
-            assert results[name][:, 0].max() == pytest.approx(1 / 16)
-            assert results[name][:, -1].mean() > (0.75 if name == "grpo" else 0.9), name
-    # the mean over all updates and seeds: 1 for a policy that is perfect from the start
-    for name in ("tppo", "step_grained", "appo"):
-        assert results[name].mean() > results["naive"].mean() + 0.1, "than the discount at every token"
-    assert results["turn_grpo"].mean() > results["grpo"].mean() + 0.1, "than one score for the episode"

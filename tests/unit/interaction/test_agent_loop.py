@@ -58,14 +58,6 @@ def scored(play, tmp_path):
     return scored
 
 
-def test_every_message_in_the_record_knows_its_tokens_and_the_weights_it_was_made_with(play):
-    output, engine = play()
-    steps = [step for turn in output.extra_fields["episode"]["turns"] for step in turn["steps"]]
-    assert [output.response_ids[slice(*step["tokens"])] for step in steps] == engine.outputs
-    versions = output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]
-    assert versions == (1, len(engine.prompts))
-
-
 def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(play):
     whole, engine = play()
     assert len(play(docs="json")[0].prompt_ids) > (prompt := len(whole.prompt_ids))
@@ -112,6 +104,9 @@ def test_the_engine_is_asked_with_verls_sampling_the_room_that_is_left_and_its_p
     assert output.num_turns == 2 * len(left), "system prompt, requests, results and messages but the last"
     steps = [step for turn in output.extra_fields["episode"]["turns"] for step in turn["steps"]]
     assert sum(step["generate_seconds"] for step in steps) == pytest.approx(output.metrics.generate_sequences, abs=2e-3)
+    assert [output.response_ids[slice(*step["tokens"])] for step in steps] == engine.outputs
+    versions = output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]
+    assert versions == (1, len(engine.prompts))
     play(changed=lambda loop: noted(loop, scheduling_policy="priority", name="sglang"))
     assert [given["priority"] for given in asked] == [-2 * number for number, _ in enumerate(left, 1)]
     assert "detokenize" not in asked[0]["sampling_params"]

@@ -47,11 +47,6 @@ def test_behind_turns_of_gold_the_rest_is_played_and_nothing_pays_that_did_not_b
     assert shown.count("the turn passed") == 2 < shown.count("user")
 
 
-@pytest.mark.slow
-def test_all_tasks_of_bfcl_pass() -> None:
-    assert main(["--tasks", "all"]) == 0
-
-
 def test_tau_passes_with_what_its_official_reward_lets_through_listed(audit: Audit) -> None:
     status, said = audit("--environment", "tau", "--tasks", "60")
     assert status == 0 and "the official reward asks for no diagnosis" in said
