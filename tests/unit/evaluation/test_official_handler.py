@@ -19,6 +19,7 @@ from bfcl_env.leaderboard.handler import ProtocolMethods, call_text
 from bfcl_env.leaderboard.official import CALL_OF_NOTHING, scenarios_by_id
 from bfcl_env.source import function_docs
 from interaction import Conversation, get_protocol
+from interaction.protocol import PROTOCOLS
 
 PLAYED = """
 import json, sys
@@ -72,6 +73,7 @@ for number, (category, name) in enumerate(json.loads(sys.argv[1])):
 def test_gold_passes_in_bfcls_own_loop_and_reads_what_training_shows(tmp_path):
     kinds = {"think_xml": "miss_func", "hermes": "base", "llama3_json": "long_context"}
     kinds |= {"python_calls": "miss_param", "toolbench": "base"}
+    assert {*kinds} == {*PROTOCOLS}
     each, pairs = 4, [(f"multi_turn_{kind}", name) for name, kind in kinds.items()]
     environment = {**os.environ, "BFCL_PROJECT_ROOT": str(tmp_path)}
     command = [sys.executable, "-c", PLAYED, json.dumps(pairs), str(each)]
