@@ -7,7 +7,7 @@
 
 benchmarks/mutants.toml says which files are mutated. Each file gets mutants by its lines, each place in it one at most.
 Annotations, decorators, what is raised, and calls that only say something are left alone. The edits are made in a copy
-of HEAD. Of the mutants that live 40 are judged by all of tests/unit too. A draw takes hours.
+of HEAD. Of the mutants that live 40 are judged by all of tests/unit too. Two are judged at a time. A draw takes hours.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from multiprocessing import Process
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "benchmarks" / "mutants.toml"
 OUT = Path(os.environ.get("MUTANTS", ROOT / "outputs" / "mutants"))
 REACH, TABLES = OUT / "reach.json", ROOT / "docs" / "data" / "mutants"
-NUMBER, AGAIN = 320, 40
+NUMBER, AGAIN, WORKERS = 320, 40, 2
 COVERAGE = """[run]
 branch = false
 parallel = true
@@ -134,7 +135,7 @@ def judging(tree: Path) -> list[str]:
 
 def judge(everything: bool) -> int:
     """What cosmic-ray starts in the copy of the tree, with one edit in it: status 0 if no test fails."""
-    tests = ["tests/unit", "-n", "2", "--dist", "loadfile"] if everything else judging(Path.cwd())
+    tests = ["tests/unit"] if everything else judging(Path.cwd())
     if not tests:
         return 0
     given = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
@@ -167,13 +168,22 @@ def drawn(items: list[Any], seed: int, number: int) -> list[Any]:
 
 
 def run(seed: int, number: int) -> None:
-    """Draw, unless that is done, and judge what has no result yet."""
+    """Draw, unless that is done, and judge what has no result yet: each worker its share, in a tree of its own."""
+    workers = [Process(target=work, args=(seed, number, worker)) for worker in range(WORKERS)]
+    for process in workers:
+        process.start()
+    for process in workers:
+        process.join()
+
+
+def work(seed: int, number: int, worker: int) -> None:
+    """The share of one of the workers."""
     from cosmic_ray.commands import execute, init
     from cosmic_ray.config import load_config
     from cosmic_ray.modules import filter_paths, find_modules
     from cosmic_ray.work_db import use_db
 
-    folder, os.environ["MUTANTS"] = OUT / str(seed), str(OUT)
+    folder, os.environ["MUTANTS"] = OUT / str(seed) / str(worker), str(OUT)
     if not (tree := folder / "tree").exists():
         subprocess.run(["git", "clone", "-q", str(ROOT), str(tree)], check=True)
         for name in (".venv", "models"):
@@ -185,7 +195,7 @@ def run(seed: int, number: int) -> None:
         if not session.num_work_items:
             files = filter_paths(find_modules(map(Path, config["module-path"])), config["excluded-modules"])
             init(sorted(files), session, {})
-            chosen = drawn([*session.work_items], seed, number)
+            chosen = drawn([*session.work_items], seed, number)[worker::WORKERS]
             session.clear()
             session.add_work_items(chosen)
         execute(session, config)
@@ -193,7 +203,7 @@ def run(seed: int, number: int) -> None:
     with use_db(folder / "again.sqlite") as session:
         if not session.num_work_items:
             lived.sort(key=lambda item: (str(item.mutations[0].module_path), item.mutations[0].start_pos))
-            session.add_work_items(Random(seed).sample(lived, min(AGAIN, len(lived))))
+            session.add_work_items(Random(seed).sample(lived, min(AGAIN // WORKERS, len(lived))))
         config["test-command"] += " --all"
         execute(session, config)
 
@@ -205,19 +215,22 @@ def table(seed: int) -> None:
     nothing = json.loads((TABLES / "nothing.json").read_text()) if (TABLES / "nothing.json").exists() else {}
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     lived = dict[str, Any]()
-    with use_db(OUT / str(seed) / "again.sqlite") as session:
-        late = {item.job_id: result.is_killed for item, result in session.completed_work_items}
-    with use_db(OUT / str(seed) / "session.sqlite") as session:
-        for item, result in session.completed_work_items:
-            place = item.mutations[0]
-            operator = place.operator_name.partition("/")[2]
-            name = f"{place.module_path}:{place.start_pos[0]} {operator} {place.occurrence}"
-            edit = [line for line in (result.diff or "").splitlines() if re.match(r"[-+](?![-+])", line)]
-            caught = result.is_killed or late.get(item.job_id, False)
-            what = "caught" if caught else "changes nothing" if (reason := nothing.get(name)) else "lived"
-            counts[place.module_path.parts[0]][what] += 1
-            if not caught:
-                lived[name] = {"edit": edit, "all of tests/unit": item.job_id in late, "changes nothing": reason}
+    late, done = dict[str, bool](), list[Any]()
+    for worker in range(WORKERS):
+        with use_db(OUT / str(seed) / str(worker) / "session.sqlite") as session:
+            done += session.completed_work_items
+        with use_db(OUT / str(seed) / str(worker) / "again.sqlite") as session:
+            late |= {item.job_id: result.is_killed for item, result in session.completed_work_items}
+    for item, result in done:
+        place = item.mutations[0]
+        operator = place.operator_name.partition("/")[2]
+        name = f"{place.module_path}:{place.start_pos[0]} {operator} {place.occurrence}"
+        edit = [line for line in (result.diff or "").splitlines() if re.match(r"[-+](?![-+])", line)]
+        caught = result.is_killed or late.get(item.job_id, False)
+        what = "caught" if caught else "changes nothing" if (reason := nothing.get(name)) else "lived"
+        counts[place.module_path.parts[0]][what] += 1
+        if not caught:
+            lived[name] = {"edit": edit, "all of tests/unit": item.job_id in late, "changes nothing": reason}
     print(f"{'room':<14}{'mutants':>9}{'caught':>9}{'lived':>9}{'nothing':>9}{'share':>9}")
     for room, found in [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]:
         whole, none = found.total(), found["changes nothing"]
