@@ -19,7 +19,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from multiprocessing import Process
+from multiprocessing import Pool
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -169,11 +169,8 @@ def drawn(items: list[Any], seed: int, number: int) -> list[Any]:
 
 def run(seed: int, number: int) -> None:
     """Draw, unless that is done, and judge what has no result yet: each worker its share, in a tree of its own."""
-    workers = [Process(target=work, args=(seed, number, worker)) for worker in range(WORKERS)]
-    for process in workers:
-        process.start()
-    for process in workers:
-        process.join()
+    with Pool(WORKERS) as pool:
+        pool.starmap(work, [(seed, number, worker) for worker in range(WORKERS)])
 
 
 def work(seed: int, number: int, worker: int) -> None:

@@ -13,8 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from math import exp
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -37,7 +36,6 @@ class Step:
     start: float
     """Log-probability in nats, of all its tokens."""
     trained: float
-    tokens: int
 
 
 def log_probs(model: Any, stored: Stored, temperature: float) -> list[float]:
@@ -61,10 +59,9 @@ def steps_of(trajectories: Iterator[Stored], start: Any, trained: Any, temperatu
     steps = []
     for place, stored in enumerate(trajectories):
         both = (log_probs(model, stored, temperature) for model in (start, trained))
-        parts = zip(earned(stored, gamma), *both, stored.trajectory.spans, strict=True)
-        for number, (value, before, after, span) in enumerate(parts):
-            kind = (number, *stored.trajectory.prompt)
-            steps.append(Step(place, kind, value, before, after, span.end - span.start))
+        parts = zip(earned(stored, gamma), *both, strict=True)
+        for number, (value, before, after) in enumerate(parts):
+            steps.append(Step(place, (number, *stored.trajectory.prompt), value, before, after))
     return steps
 
 
@@ -73,18 +70,12 @@ def row(name: str, steps: list[Step]) -> list[str]:
     moved: dict[int, list[float]] = defaultdict(list)
     for step in steps:
         moved[step.trajectory].append(step.trained - step.start)
-    each = [fmean(values) for values in moved.values()]
-    tokens = sum(step.tokens for step in steps)
-    before, after = (sum(getattr(step, when) for step in steps) for when in ("start", "trained"))
-    chance = [fmean(exp(getattr(step, when)) for step in steps) for when in ("start", "trained")]
+    before, after = (fmean(getattr(step, when) for step in steps) for when in ("start", "trained"))
     return [
         name,
         str(len(steps)),
-        f"{chance[0]:.3f} -> {chance[1]:.3f}",
-        f"{median(step.trained - step.start for step in steps):+.3f}",
-        f"{before / len(steps):.2f} -> {after / len(steps):.2f}",
-        f"{fmean(each):+.2f}",
-        f"{before / tokens:.3f} -> {after / tokens:.3f}",
+        f"{before:.2f} -> {after:.2f}",
+        f"{fmean(map(fmean, moved.values())):+.2f}",
         f"{fmean(step.trained > step.start for step in steps):.0%}",
     ]
 
@@ -116,8 +107,7 @@ def main() -> None:
         "punished": [step for step in steps if step.earned < mean[step.kind] - 1e-9],
     }
     print(f"{len(places)} trajectories, {len(steps)} steps; log-probabilities in nats")
-    head = ["step is", "steps", "probability of a step", "median move", "log-prob of a step"]
-    head += ["mean move of a trajectory", "log-prob of a token", "rose"]
+    head = ["step is", "steps", "log-prob of a step", "mean move of a trajectory", "rose"]
     print(aligned([head, *(row(name, part) for name, part in parts.items() if part)]))
 
 

@@ -73,7 +73,7 @@ def test_three_epochs_with_a_resume_are_those_without_one_and_teach_what_was_rew
         assert numbers["actor/grad_norm"] == pytest.approx(steps[step]["actor/grad_norm"], rel=1e-3), step
     models = ("--start", str(model), "--trained", str(at_once / "hf"))
     shown = succeed("benchmarks.offline_shift", "--temperature", "0.7", str(files), *models)
-    moved = dict(re.findall(r"^(rewarded|punished) .*? ([+-][\d.]+) \+- ", shown, re.MULTILINE))
+    moved = dict(re.findall(r"^(rewarded|punished) .* ([+-][\d.]+) +\d+%", shown, re.MULTILINE))
     assert float(moved["rewarded"]) > float(moved["punished"]), shown  # mean of a trajectory, in nats
 
 
