@@ -1,6 +1,6 @@
 """The number format in which trainer and engine multiply on a CPU, where `launcher.precision` is `auto`.
 
-Processors with instructions for bfloat16 multiply it four times as fast as float32, and others more slowly: it is
+Processors with instructions for bfloat16 multiply it two to four times as fast as float32, others more slowly: it is
 measured, once a run. Weights, optimizer, sums of gradients, log-probabilities and checkpoints are float32 either way.
 """
 

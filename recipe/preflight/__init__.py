@@ -82,6 +82,7 @@ def check(config: DictConfig, alone: bool = True) -> list[str]:
 
     with starts.writing(config):
         precision.settle(config, Path(config.paths.run), write=not config.preflight_only)
+    require(settings.precision(config))  # of what was measured
     path, fits = str(config.actor_rollout_ref.model.path), list[str]()
     shape, tokenizer = model.load_settings(path), model.load_tokenizer(path)
     require(model.context(config, shape), model.weights(path), model.vocabulary(tokenizer, shape))

@@ -1,7 +1,6 @@
 """GPUs, attention, memory, disk and the nodes of a cluster: what a run would stop at after minutes, or hours.
 
-This process does not import torch: the attention is tried by `recipe.gpu.selfcheck`, in a process that has ended before
-Ray starts.
+The attention is tried by `recipe.gpu.selfcheck`, in a process that has ended before Ray starts.
 """
 
 import json

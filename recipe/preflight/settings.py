@@ -170,11 +170,11 @@ def precision(config: DictConfig) -> Iterator[str]:
     if config.trainer.device != "cpu":
         return
     policy, formats = config.actor_rollout_ref, {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-    given = (policy.actor.fsdp_config.mixed_precision or {}).get("param_dtype", "bf16"), policy.rollout.dtype
-    trained, played = (formats.get(name, name) for name in given)
-    if trained != played:
-        both = f"{ACTOR}.fsdp_config.mixed_precision.param_dtype={trained} and {ROLLOUT}.dtype={played}"
-        yield f"{both}: other probabilities are trained than played. Leave both out, and set launcher.precision."
+    given = [(part.fsdp_config.mixed_precision or {}).get("param_dtype", "bf16") for part in (policy.actor, policy.ref)]
+    trained, reference, played = (formats.get(name, name) for name in (*given, policy.rollout.dtype))
+    if not trained == reference == played:
+        each = f"mixed_precision.param_dtype of actor ({trained}) and ref ({reference}), {ROLLOUT}.dtype={played}"
+        yield f"{each}: other probabilities are trained than played. Leave all out, and set launcher.precision."
 
 
 def lora(config: DictConfig) -> Iterator[str]:

@@ -160,7 +160,8 @@ def test_what_this_processor_does_is_measured_and_a_format_that_is_given_is_not(
 
 
 def test_an_engine_and_a_trainer_in_two_formats_are_refused_on_a_cpu() -> None:
-    for given in ([f"{PARAMETERS}=fp32"], ["actor_rollout_ref.rollout.dtype=float32"]):
+    reference = PARAMETERS.replace("actor.fsdp", "ref.fsdp")
+    for given in ([f"{PARAMETERS}=fp32"], ["actor_rollout_ref.rollout.dtype=float32"], [f"{reference}=fp32"]):
         with pytest.raises(PreflightError, match=r"float32.*launcher\.precision"):
             require(problems(compose("stage1", ["hardware=cpu", *given])))
     both = ["hardware=cpu", f"{PARAMETERS}=bf16", "actor_rollout_ref.rollout.dtype=bfloat16"]
