@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -151,9 +152,19 @@ def test_the_format_is_measured_once_a_run_and_all_of_verls_keys_follow(rates, b
             assert {part.mixed_precision.reduce_dtype for part in parts} == {"fp32"}
 
 
-def test_what_this_processor_does_is_measured_and_a_format_that_is_given_is_not(tmp_path: Path) -> None:
+def test_what_this_processor_does_is_measured_and_a_format_that_is_given_is_not(tmp_path, monkeypatch) -> None:
     rates = precision.measure()
     assert min(rates.float32, rates.bfloat16) > 0
+    started: list[torch.dtype] = []
+
+    def cold(x: torch.Tensor, weight: torch.Tensor) -> None:
+        if x.dtype not in started:
+            started.append(x.dtype)
+            time.sleep(0.2)
+
+    monkeypatch.setattr(torch.nn.functional, "linear", cold)
+    rates = precision.measure.__wrapped__()
+    assert min(rates.float32, rates.bfloat16) > 10, "the first multiplication alone loads and compiles"
     config = compose("stage1", ["hardware=cpu", "launcher.precision=float32"])
     precision.settle(config, tmp_path)
     assert config.actor_rollout_ref.rollout.dtype == "float32" and not any(tmp_path.iterdir())
