@@ -82,7 +82,6 @@ def run(interpreter: Path, *arguments: str) -> str:
     ("name", "how", "what"),
     [
         ("clean", "conversation", ("mutants", "bfcl", "bfcl_single", "tau")),
-        ("clean", "gym", ("mutants", "bfcl", "bfcl_single", "tau_solo")),
         ("trl", "trl", ("mutants", "bfcl", "tau_solo")),
         ("trl", "trainer", ("one",)),
         ("verifiers", "verifiers", ("mutants", "bfcl")),

@@ -35,18 +35,6 @@ def conversation(plays: list[Play]) -> Iterator[Any]:
             yield talk.record().to_dict()
 
 
-def gym(plays: list[Play]) -> Iterator[Any]:
-    """Records of `GymEnv`, which all adapters play."""
-    name = plays[0]["environment"]
-    with module("interaction.gym_env").GymEnv(name, reward_of(name)) as env:
-        for play in plays:
-            env.reset(options={"task_id": play["task_id"]})
-            over = False
-            for item in play["items"]:
-                over = over or any(env.step(item["text"])[2:4])
-            yield env.record().to_dict()
-
-
 def trl(plays: list[Play]) -> Iterator[Any]:
     """The methods of TRL's tools, found and called as its trainer does."""
     import inspect
@@ -252,7 +240,7 @@ def verifiers(plays: list[Play], harness: str | None = None, fails: bool = False
     yield from asyncio.run(played())
 
 
-PLAYERS: dict[str, Any] = {play.__name__: play for play in (conversation, gym, trl, trainer, openenv, verifiers)}
+PLAYERS: dict[str, Any] = {play.__name__: play for play in (conversation, trl, trainer, openenv, verifiers)}
 PLAYERS |= {"null": partial(verifiers, harness="null"), "failing": partial(verifiers, fails=True)}
 
 

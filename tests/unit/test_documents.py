@@ -10,7 +10,6 @@ import subprocess
 import sys
 from html import unescape
 from pathlib import Path
-from shutil import which
 
 import pytest
 import yaml
@@ -117,13 +116,6 @@ def test_an_image_copies_what_the_setup_reads_and_runs_it_for_its_profile() -> N
         (profile,) = (word.partition("=")[2] for words in lines for word in words if word.startswith("HARDWARE="))
         assert (ROOT / f"recipe/config/hardware/{profile}.yaml").is_file()
         assert ("cpu" in profile) is (path.stem == "cpu")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not (BUILDER := which("docker") or which("podman")), reason="no builder of images")
-@pytest.mark.parametrize("image", ["cpu", "gpu"])
-def test_an_image_is_built(image: str) -> None:
-    subprocess.run([BUILDER or "", "build", "-f", f"docker/{image}.Dockerfile", "."], cwd=ROOT, check=True)
 
 
 def test_tables_of_several_seeds_are_those_of_their_results(monkeypatch: pytest.MonkeyPatch) -> None:

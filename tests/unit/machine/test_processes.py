@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -134,42 +133,6 @@ def test_an_interrupt_ends_the_command_also_in_a_frame_that_drops_exceptions(tmp
     assert [signal.getsignal(each) for each in (*SIGNALS, signal.SIGALRM)] == handlers
 
 
-def watch():
-    end = time.monotonic() + 0.5
-    while time.monotonic() < end:
-        Swallows(lambda: sum(range(2000)))
-
-
-def interrupted(folder, chance):
-    """Start a command, interrupt it, and print: signal, seconds until it has ended, exit status."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # in Python's own hooks after a fork they get lost
-    if not (pid := os.fork()):
-        with suppress(KeyboardInterrupt):
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-            with alone(folder) as note:
-                watch()
-                processes.run(TWO, folder / "log", watch, note)
-                os._exit(1)
-        os._exit(130)
-    time.sleep(chance.uniform(0, 4))
-    os.kill(pid, number := chance.choice(SIGNALS))
-    began = time.monotonic()
-    while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
-        time.sleep(0.02)
-    status = os.waitstatus_to_exitcode(ended[1])
-    os.write(1, f"{number.name} {time.monotonic() - began:.2f} {status}\n".encode())  # one call: lines do not mix
-
-
-@pytest.mark.slow
-def test_500_interrupts_at_random_moments_are_all_heard(tmp_path):
-    done = subprocess.run([sys.executable, __file__, str(tmp_path)], capture_output=True, text=True)
-    ends = [line.split() for line in done.stdout.splitlines()]
-    # the last is a SIGTERM before the command has begun to listen
-    assert {(end[0], end[2]) for end in ends} <= {("SIGINT", "130"), ("SIGTERM", "130"), ("SIGTERM", "-15")}
-    assert len(ends) == 500 and max(float(end[1]) for end in ends) < 25  # when the child ends by itself
-    assert not [one for one in psutil.process_iter(["cmdline"]) if "900.5" in (one.info["cmdline"] or ())]
-
-
 LEAVES_MUCH = """
 import os, socket, subprocess, sys, tempfile, time
 from multiprocessing import shared_memory, resource_tracker
@@ -288,15 +251,3 @@ def test_what_has_the_token_is_ended_on_a_node_and_here_where_the_cluster_is_gon
     assert not alive(ours.pid) and other.poll() is None and not Path(launch.temp).exists()
     assert processes.clear_here(asked, "node", ["node"]) == []
     other.kill()
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
-    for worker in range(8):
-        if not os.fork():
-            for number in range(worker, 500, 8):
-                (folder := Path(sys.argv[1]) / str(number)).mkdir()
-                interrupted(folder, random.Random(number))
-            os._exit(0)
-    while psutil.Process().children():
-        os.wait()
