@@ -70,19 +70,11 @@ def rows(whole: bool) -> Any:
         ids[: len(alike)] = alike
         mask = (torch.rand(response, generator=generator) < 0.4).long() * (number != 3)
         old = -7.6 + 0.1 * torch.randn(response, generator=generator)
-        made.append(
-            {
-                "input_ids": ids,
-                "position_ids": torch.arange(len(ids)),
-                "prompts": ids[:prompt],
-                "responses": ids[prompt:],
-                "response_mask": mask,
-                "loss_mask": torch.cat([torch.zeros(prompt).long(), mask]) if whole else mask,
-                "old_log_probs": old,
-                "ref_log_prob": old - 0.2,
-                "advantages": torch.randn(response, generator=generator) * (number not in (0, 4)),
-            }
-        )
+        row = {"input_ids": ids, "position_ids": torch.arange(len(ids))}
+        row |= {"prompts": ids[:prompt], "responses": ids[prompt:], "response_mask": mask}
+        row |= {"loss_mask": torch.cat([torch.zeros(prompt).long(), mask]) if whole else mask}
+        row |= {"old_log_probs": old, "ref_log_prob": old - 0.2}
+        made.append(row | {"advantages": torch.randn(response, generator=generator) * (number not in (0, 4))})
     columns = {name: nested([row[name] for row in made]) for name in made[0]}
     sizes = {"micro_batch_size_per_gpu": 3, "max_token_len_per_gpu": 60, "global_batch_size": len(made)}
     ways = {"use_remove_padding": False, "use_fused_kernels": False, "use_dynamic_bsz": whole}
@@ -120,8 +112,7 @@ def answers(engine: Any, loss: Any, whole: bool, on_policy: bool = True, own: bo
         given = tu.assign_non_tensor(rows(whole), calculate_entropy=False, **{"on_policy": True} if on_policy else {})
         if on_policy and own:
             pairs = zip(said["log_probs"].unbind(), given["responses"].unbind(), strict=True)
-            old = [row.roll(1)[-len(response) :] for row, response in pairs]
-            given["old_log_probs"] = nested(old)
+            given["old_log_probs"] = nested([row.roll(1)[-len(response) :] for row, response in pairs])
         if not on_policy:
             tu.assign_non_tensor(given, micro_batch_size_per_gpu=len(LENGTHS))
         output = engine.forward_backward_batch(given, loss)

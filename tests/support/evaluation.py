@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from bfcl_env import load_scenarios
 from interaction import get_protocol
 from recipe import evaluate
+from support.phone import write_phone
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
 
@@ -124,3 +125,10 @@ def played(play, out, *more, faults=(), **options):
     with serving(play, faults) as server:
         status, found = run(server.url, out, *more, **options)
     return SimpleNamespace(status=status, found=found, lines=kept(out), requests=server.requests, server=server)
+
+
+def phoned(folder, *user, name="out"):
+    """The eight tasks of the phone, played by a model that only answers, with such settings of the user."""
+    given = ["--environment", str(write_phone(folder)), "--split", "test", "--option", "greeting=Be short."]
+    given += [word for pair in user for word in ("--user", pair)]
+    return played(lambda _: PROTOCOL.render_answer("done", "done"), folder / name, *given, category=None, limit=99)

@@ -22,10 +22,8 @@ GOLD = [message["content"] for message in MESSAGES if message["role"] == "assist
 def tokenizer() -> Any:
     """Puts a token before a text, as Llama's do, unless it is told not to."""
     made = make_tokenizer([message["content"] for message in MESSAGES])
-    start = made.convert_ids_to_tokens(made.eos_token_id)
-    made.backend_tokenizer.post_processor = TemplateProcessing(
-        single=f"{start} $A", special_tokens=[(start, made.eos_token_id)]
-    )
+    start = (made.convert_ids_to_tokens(made.eos_token_id), made.eos_token_id)
+    made.backend_tokenizer.post_processor = TemplateProcessing(single=f"{start[0]} $A", special_tokens=[start])
     return made
 
 

@@ -101,17 +101,10 @@ def trainer(plays: list[Play]) -> Iterator[Any]:
         factories, rows = adapter.environments(name, reward_of(name), tasks=[play["task_id"]])
         with TemporaryDirectory() as folder:
             settings = {"report_to": [], "logging_steps": 1, "max_steps": 1, "max_completion_length": 10**5}
-            arguments = trl.GRPOConfig(
-                folder, per_device_train_batch_size=2, num_generations=2, use_cpu=True, bf16=False, **settings
-            )
-            made = Scripted(
-                model=Qwen3ForCausalLM(config),
-                reward_funcs=adapter.earned,
-                args=arguments,
-                train_dataset=Dataset.from_list(rows),
-                processing_class=tokenizer,
-                environment_factory=factories,
-            )
+            settings |= {"per_device_train_batch_size": 2, "num_generations": 2, "use_cpu": True, "bf16": False}
+            given = {"args": trl.GRPOConfig(folder, **settings), "train_dataset": Dataset.from_list(rows)}
+            given |= {"processing_class": tokenizer, "environment_factory": factories}
+            made = Scripted(model=Qwen3ForCausalLM(config), reward_funcs=adapter.earned, **given)
             made.train()
         records = [environment._env.record().to_dict() for environment in made.environments]
         assert not said and verdict(records[0]) == verdict(records[1]) and len(records) == 2

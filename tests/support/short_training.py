@@ -103,9 +103,8 @@ def engine_agrees(numbers: dict[str, float]) -> bool:
 
 
 def episodes(stage: Path, split: str = "train") -> list[dict[str, Any]]:
-    return [
-        json.loads(line) for path in stage.glob(f"rollouts/{split}/*.jsonl") for line in path.read_text().splitlines()
-    ]
+    texts = [path.read_text() for path in stage.glob(f"rollouts/{split}/*.jsonl")]
+    return [json.loads(line) for text in texts for line in text.splitlines()]
 
 
 def of_processes(mark: str, words: Callable[[psutil.Process], Iterable[str]]) -> set[str]:

@@ -25,12 +25,9 @@ def gauge(kind, **changes):
 
 
 ENTRY = multi_turn(id="multi-turn_0", involved_classes=None, invoked_classes=["GorillaFileSystem"])
-OTHER = single_turn(
-    id="parallel_java_0",
-    function=[gauge(["String", "null"], name="Form.isValid", description="About a form.")],
-    ground_truth=[{"Form.isValid": {"gauge": ["a"]}}, {"Form.isValid": {"gauge": ["b"], "other": None}, "f": None}],
-    difficulty={"level": 2},
-)
+FORM = gauge(["String", "null"], name="Form.isValid", description="About a form.")
+ACCEPTED = [{"Form.isValid": {"gauge": ["a"]}}, {"Form.isValid": {"gauge": ["b"], "other": None}, "f": None}]
+OTHER = single_turn(id="parallel_java_0", function=[FORM], ground_truth=ACCEPTED, difficulty={"level": 2})
 """With a key and an id as users' files have them, a language, and a key for rewards."""
 
 

@@ -26,10 +26,6 @@ WITHOUT_GOLD = {"live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_8
 """Their data accepts what their functions do not take; beside them, those of live_relevance have none."""
 
 
-def official(record):
-    return record.turns[0].facts["passed_official"]
-
-
 def paid(record):
     """The share of the most that each reward pays."""
     row = {"episode": record.to_dict()}
@@ -51,7 +47,7 @@ def test_gold_passes_and_earns_the_most_of_every_reward_where_a_protocol_can_wri
         _, record = play_gold(task, format_)
         if task.id not in without and not (record.outcome.passed and paid(record) == [1.0] * len(REWARDS)):
             failed.append(task.id)
-        if task.kind.wanted == "accepted" and not official(record):
+        if task.kind.wanted == "accepted" and not record.turns[0].facts["passed_official"]:
             failing.add(task.id)
     assert not failed
     assert {name for name in without if TASKS[name].category != "live_relevance"} == WITHOUT_GOLD

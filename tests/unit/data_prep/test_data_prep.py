@@ -73,7 +73,6 @@ COMMANDS = {
     "think_xml --docs json --environment 'a b' --categories a,b": {"environment": "a b", "categories": ("a", "b")},
     "think_xml --docs signature --mixture a=2 b=0.5": {"docs": "signature", "mixture": {"a": 2.0, "b": 0.5}},
     "think_xml --docs json --option k=null --unplayed": {"options": {"k": None}, "unplayed": True},
-    "think_xml --docs json --rows 9 --val-rows 1 --leave-out a=c": {"rows": 9, "val_rows": 1, "leave_out": "a=c"},
 }
 
 

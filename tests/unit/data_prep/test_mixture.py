@@ -142,11 +142,8 @@ def test_every_batch_has_fresh_tasks_in_other_words_and_what_must_not_be_forgott
     later = {entry["id"]: str(entry["question"][1]) for entry in lines if len(entry["question"]) == 2}
     for name, share in ((long[1], 0.5), (long[2], 0.2)):
         words = [later[task.id] for task in tasks[name] if task.environment == "other_words" and task.id in later]
-        meant = [
-            said
-            for said in words
-            if re.search("that result|last result|the new ticket|that ticket|ticket I just", said)
-        ]
+        left = "that result|last result|the new ticket|that ticket|ticket I just"
+        meant = [said for said in words if re.search(left, said)]
         assert len(meant) / len(words) >= share, "the second turn means what the first has left"
     assert not warm & {f"{task.environment}/{task.cluster}" for task in fresh}
     trained = {(task.environment, task.cluster) for name in long for task in tasks[name]}

@@ -25,12 +25,10 @@ PLAYED = """
 import json, sys
 from types import SimpleNamespace
 from unittest.mock import MagicMock
-
 for name in ("tenacity", "tree_sitter", "tree_sitter_java", "tree_sitter_javascript"):
     sys.modules[name] = MagicMock()
 same = lambda item: item
 sys.modules["overrides"] = SimpleNamespace(final=same, override=same, EnforceOverrides=object)
-
 from bfcl_eval.utils import load_dataset_entry, load_ground_truth_entry
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils import is_empty_execute_response

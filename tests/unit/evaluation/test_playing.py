@@ -11,8 +11,8 @@ from unittest.mock import Mock
 
 import pytest
 from support.control_tokens import ECHO, LLAMA, QWEN, hidden, tokenizer_with
-from support.evaluation import PROTOCOL, completion, gold_player, kept, played, run, serving
-from support.phone import SAYS, write_phone
+from support.evaluation import PROTOCOL, completion, gold_player, kept, phoned, played, run, serving
+from support.phone import SAYS
 
 from bfcl_env import CATEGORIES, Episode, load_scenarios
 from bfcl_env.leaderboard.handler import ProtocolMethods
@@ -162,16 +162,9 @@ def test_the_leaderboards_own_command_sends_no_control_tokens_and_plain_texts_st
     assert [text for text in texts if plain_text.generic(text) != text] == []
 
 
-def evaluated(folder, *user, name="out"):
-    """The eight tasks of the phone, played by a model that only answers, with such settings of the user."""
-    given = ["--environment", str(write_phone(folder)), "--split", "test", "--option", "greeting=Be short."]
-    given += [word for pair in user for word in ("--user", pair)]
-    return played(lambda _: PROTOCOL.render_answer("done", "done"), folder / name, *given, category=None, limit=99)
-
-
 def test_the_user_speaks_first_and_last_side_by_side_and_is_kept(tmp_path):
     began = time.monotonic()
-    done = evaluated(tmp_path, "kind=scripted", "lines=[My line is dead., Goodbye.]", "seconds=0.5")
+    done = phoned(tmp_path, "kind=scripted", "lines=[My line is dead., Goodbye.]", "seconds=0.5")
     assert time.monotonic() - began < 8 * 2 * 0.5
     assert done.status == 0 and len(done.lines) == 8
     for episode in (line["episode"] for line in done.lines):
@@ -188,8 +181,8 @@ def test_an_episode_whose_user_fails_is_lost_and_never_scored(tmp_path, capsys):
     gone, calm = ["none"] + [503] * 1000, ("kind=endpoint", "backoff=0", "attempts=2", "timeout=5")
     for said, faults in {"gave no words in 2 attempts": gone, "the user: the user says no sentence": []}.items():
         with serving(lambda _, faults=faults: SAYS[0] if faults else "???", faults) as server:
-            done = evaluated(tmp_path, *calm, f"url={server.url}", name=str(len(faults)))
+            done = phoned(tmp_path, *calm, f"url={server.url}", name=str(len(faults)))
         assert (done.status, done.lines) == (evaluate.LOST_STATUS, []) and said in capsys.readouterr().out
-    assert evaluated(tmp_path, name="nobody").status == 1 and "--user" in capsys.readouterr().err
-    done = evaluated(tmp_path, *calm, f"url={NOWHERE}", name="gone")
+    assert phoned(tmp_path, name="nobody").status == 1 and "--user" in capsys.readouterr().err
+    done = phoned(tmp_path, *calm, f"url={NOWHERE}", name="gone")
     assert (done.status, done.requests) == (1, []) and not (tmp_path / "gone").exists()

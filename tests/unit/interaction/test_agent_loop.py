@@ -33,29 +33,13 @@ def play(make_loop, engine, tmp_path):
             loop = make_loop(tokenizer(), talker, record_dir=tmp_path, **settings)
             if changed:
                 changed(loop)
-            row = {
-                "extra_info": {"split": split, "task_id": SCENARIO.id, "part": "dev"},
-                "data_source": "bfcl/miss_func",
-            }
-            return await loop.run({"temperature": 1.0}, **row, uid="u", session_id=2, global_steps=7)
+            info = {"split": split, "task_id": SCENARIO.id, "part": "dev"}
+            row = {"extra_info": info, "data_source": "bfcl/miss_func", "uid": "u", "session_id": 2}
+            return await loop.run({"temperature": 1.0}, **row, global_steps=7)
 
         return asyncio.run(run()), talker
 
     return play
-
-
-@pytest.fixture
-def scored(play, tmp_path):
-    """Plays and scores one episode; gives verl's fields and the stored line."""
-
-    def scored(**settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        output, _ = play(**settings)
-        result = compute_score("bfcl/miss_func", "", "[]", {"episode": output.extra_fields["episode"]})
-        output.reward_score, output.extra_fields["reward_extra_info"] = result["score"], {**result, "note": "text"}
-        fields = output.as_dict()
-        return fields, json.loads(path_of(tmp_path, "train", 7).read_text().splitlines()[-1])
-
-    return scored
 
 
 def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(play):
@@ -65,17 +49,13 @@ def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(p
     assert play(prompt_length=prompt - 1)[0] == [], "verl would cut the beginning away, where the functions stand"
     half, second, longest = len(whole.response_ids) // 2, whole.spans[1].start, max(map(len, engine.outputs))
     for room in (15, 16):  # the least in which a reply fits
-        for limits in ({"response_length": second + room}, {"max_model_len": len(whole.prompt_ids) + second + room}):
+        for limits in ({"response_length": second + room}, {"max_model_len": prompt + second + room}):
             assert [span.start for span in play(**limits)[0].spans] == [0, second][: room - 14], limits
     for most, reason in ((longest, "completed"), (longest - 1, "max_tokens")):
         assert play(max_tokens_per_reply=most)[0].extra_fields["episode"]["stop_reason"] == reason
-    for limits, most in (
-        ({"max_tokens_per_reply": 5}, 5),
-        ({"response_length": half}, half),
-        ({"max_model_len": half + len(whole.prompt_ids)}, half),
-    ):
+    for limits in ({"max_tokens_per_reply": 5}, {"response_length": half}, {"max_model_len": prompt + half}):
         output, _ = play(**limits)
-        assert 0 < len(output.response_ids) <= most, limits
+        assert 0 < len(output.response_ids) <= limits.get("max_tokens_per_reply", half), limits
         assert output.extra_fields["episode"]["stop_reason"] == "max_tokens", limits
         assert len(output.response_mask) == len(output.response_ids) == len(output.response_logprobs)
         assert output.response_mask[-1] == 1, "no environment tokens at the end that nothing answers"
@@ -149,7 +129,15 @@ def test_the_token_that_verl_takes_from_a_step_is_the_environments(play):
         assert [place for place, (one, other) in enumerate(pairs) if one != other] == ends[:-1]
 
 
-def test_the_stored_tokens_and_scores_are_those_that_verl_got_and_verl_stores_no_record(scored):
+def test_the_stored_tokens_and_scores_are_those_that_verl_got_and_verl_stores_no_record(play, tmp_path):
+    def scored(**settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Plays and scores one episode; gives verl's fields and the stored line."""
+        output, _ = play(**settings)
+        result = compute_score("bfcl/miss_func", "", "[]", {"episode": output.extra_fields["episode"]})
+        output.reward_score, output.extra_fields["reward_extra_info"] = result["score"], {**result, "note": "text"}
+        fields = output.as_dict()
+        return fields, json.loads(path_of(tmp_path, "train", 7).read_text().splitlines()[-1])
+
     for settings in ({}, {"response_length": 300}, {"overlong": {"penalty": 1.0, "window": 1.0}}):
         fields, line = scored(record_tokens=True, **settings)
         tokens = line["tokens"]

@@ -139,16 +139,10 @@ DEAD = [ConnectionError("gone")] * 3 + GOLD
 
 def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(play, engine, caplog, monkeypatch):
     for fault in (
-        ConnectionError("gone"),
-        [],
-        [-1, 5],
-        [max(tokenizer().get_vocab().values()) + 1, 5],
-        TokenOutput(token_ids=[5], stop_reason="aborted"),
-        TokenOutput(token_ids=[5] * 5000),
-        TokenOutput(token_ids=[5, 6], log_probs=[-1.0]),
-        TokenOutput(token_ids=[5], log_probs=[-1.0, -1.0]),
-        TokenOutput(token_ids=[5], log_probs=[math.nan]),
-        engine.HANGS,
+        *(ConnectionError("gone"), [], [-1, 5], [max(tokenizer().get_vocab().values()) + 1, 5]),
+        *(TokenOutput(token_ids=[5], stop_reason="aborted"), TokenOutput(token_ids=[5] * 5000)),
+        *(TokenOutput(token_ids=[5, 6], log_probs=[-1.0]), TokenOutput(token_ids=[5], log_probs=[-1.0, -1.0])),
+        *(TokenOutput(token_ids=[5], log_probs=[math.nan]), engine.HANGS),
     ):
         rows = play([[GOLD[0], fault, *GOLD]] + [GOLD] * (N - 1))
         assert len(rows) == N
@@ -173,16 +167,14 @@ def test_a_lost_rollout_leaves_its_siblings_and_a_lost_group_the_others(play):
     assert not buffer.failure_keys["train"], "the agent loop has not raised"
 
 
-def broken_reward(data_source, solution_str, ground_truth, extra_info):
-    raise ZeroDivisionError("my own mistake")
-
-
 def test_a_reward_that_raises_is_never_a_zero(play, caplog):
     calls = []
 
     def sometimes(*args):
         calls.append(args)
-        return broken_reward(*args) if len(calls) == 1 else compute_score(*args)
+        if len(calls) == 1:
+            raise ZeroDivisionError("my own mistake")
+        return compute_score(*args)
 
     rows = play([GOLD] * N, sometimes)
     assert len(rows) == N - 1 and all(row["rm_scores"].sum() == 1 for row in rows.values())

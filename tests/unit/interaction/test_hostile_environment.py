@@ -123,9 +123,8 @@ async def test_conversations_and_calls_wait_beside_each_other_and_a_service_is_n
     def play(name):
         talker = engine(tokenizer, SAID[: name == "Fails_8"] + SAID)
         row = {"extra_info": {"split": "train", "environment": waiting.stem, "task_id": name}}
-        return make_loop(tokenizer, talker, policy={"call_timeout": 5}, waiting=65).run(
-            {}, **row, uid="u", global_steps=1
-        )
+        loop = make_loop(tokenizer, talker, policy={"call_timeout": 5}, waiting=65)
+        return loop.run({}, **row, uid="u", global_steps=1)
 
     found = dict(zip(tasks, await asyncio.gather(*map(play, tasks)), strict=True))
     assert found.pop("Computes_9") == []

@@ -25,20 +25,16 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Image
 from mcp_types import CallToolResult, TextContent
 server = MCPServer("demo")
-
 @server.tool()
 def add(a: int, b: int = 2) -> int:
     return a + b
-
 @server.tool()
 def pay(euros: Annotated[float, Field(multiple_of=0.01)]) -> float:
     return euros
-
 @server.tool(name="about-it")
 def about(path: str = "") -> str:
     found = {"pid": os.getpid(), "home": os.environ["HOME"], "env": [*os.environ], "here": sorted(os.listdir())}
     return json.dumps(found | {"text": path and open(path).read()})
-
 @server.tool()
 def answer(kind: str, context: Context) -> CallToolResult:
     if kind == "die":

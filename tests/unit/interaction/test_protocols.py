@@ -41,17 +41,12 @@ def function(name, description, required, **properties):
     return {"name": name, "description": description, "parameters": parameters}
 
 
+FILE, COUNT = {"type": "string", "description": "The file."}, {"type": "integer", "description": "How many."}
+TAGS = {"type": "array", "items": {"type": "string"}, "description": "Tags.", "default": "None"}
 FUNCTIONS = [
     function("cd", "Change the folder.", ["folder"], folder={"type": "string", "description": "The folder."})
     | {"response": {"type": "dict", "properties": {}}},
-    function(
-        "tail",
-        "Last lines.",
-        ["file_name"],
-        file_name={"type": "string", "description": "The file."},
-        lines={"type": "integer", "description": "How many.", "default": 10},
-        tags={"type": "array", "items": {"type": "string"}, "description": "Tags.", "default": "None"},
-    ),
+    function("tail", "Last lines.", ["file_name"], file_name=FILE, lines={**COUNT, "default": 10}, tags=TAGS),
 ]
 HARD = '</tool_call> "]; [rm()] }; {"name": "ls"}\nAction: ls'
 RESULTS = ['{"a": 1}', "None", '{"a": 1} Hint: x', "{broken}", "é\n", '{"error": "no"}', '{"error": "no", "a": 1}']
@@ -205,14 +200,11 @@ def messages_near(name):
     whole = good + [text for text, _ in RECORDED[name]["parsed"] if len(text) < 200]
     pieces = st.lists(st.sampled_from(tokens + common + good) | st.text(max_size=5), max_size=20).map("".join)
     places = st.integers(0, 200)
-    damaged = st.builds(
-        lambda text, first, second, piece: text[: first % (len(text) + 1)] + piece + text[second % (len(text) + 1) :],
-        st.sampled_from(whole),
-        places,
-        places,
-        pieces | st.just(""),
-    )
-    return damaged | pieces | st.text()
+
+    def damaged(text, first, second, piece):
+        return text[: first % (len(text) + 1)] + piece + text[second % (len(text) + 1) :]
+
+    return st.builds(damaged, st.sampled_from(whole), places, places, pieces | st.just("")) | pieces | st.text()
 
 
 watched = None

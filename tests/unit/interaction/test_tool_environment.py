@@ -339,7 +339,6 @@ def test_golds_calls_are_made_once_and_their_failure_is_not_the_models(service):
 
 
 def test_gold_says_what_a_check_of_words_wants_to_hear():
-
     def values(calls):
         return [made.value for made in calls]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.control_tokens import ECHO
-from support.evaluation import PROTOCOL, completion, serving
+from support.evaluation import PROTOCOL, completion, phoned, serving
 from support.phone import SAYS, write_phone
 
 from interaction import Conversation, EpisodeRecord, StopReason, users
@@ -20,7 +21,6 @@ from interaction.gold import opening, play_gold
 from interaction.outcome import TurnResult, Verdicts
 from interaction.plain_text import generic
 from interaction.users import UserFault, make_user
-from recipe import evaluate
 from recipe.cpu.tiny_policy import make_tokenizer
 from rewards import format as form
 from rewards import progress
@@ -285,20 +285,12 @@ def test_a_damaged_line_is_named_and_lines_that_are_missing_are_the_users_fault(
 
 
 def test_an_evaluation_is_played_again_against_the_words_of_another(tmp_path: Path) -> None:
-    phone = write_phone(tmp_path)
-
-    def played(out: Path, *user: str) -> str:
-        with serving(lambda messages: PROTOCOL.render_answer("done", "done")) as server:
-            given = ["--endpoint", server.url, "--out", str(out), "--environment", str(phone), "--split", "test"]
-            assert evaluate.main([*given, *(word for pair in user for word in ("--user", pair))]) == 0
-        return (out / "episodes.jsonl").read_text()
-
-    first = played(tmp_path / "first", "kind=scripted", "lines=[My line is dead., Goodbye.]")
+    assert phoned(tmp_path, "kind=scripted", "lines=[My line is dead., Goodbye.]", name="first").status == 0
     rollouts = tmp_path / "run" / "stage" / "rollouts" / "train"
     rollouts.mkdir(parents=True)
-    (rollouts / "000001.jsonl").write_text(first)
+    shutil.copy(tmp_path / "first" / "episodes.jsonl", rollouts / "000001.jsonl")
     for number, file in enumerate(("first", "first/episodes.jsonl", "run")):
-        again = played(tmp_path / str(number), "kind=replay", f"file={tmp_path / file}")
-        episodes = [json.loads(line)["episode"] for line in again.splitlines()]
-        assert [episode["heard"] for episode in episodes] == [list(SAYS)] * 8
+        done = phoned(tmp_path, "kind=replay", f"file={tmp_path / file}", name=str(number))
+        episodes = [line["episode"] for line in done.lines]
+        assert done.status == 0 and [episode["heard"] for episode in episodes] == [list(SAYS)] * 8
         assert all(episode["outcome"]["passed"] for episode in episodes)

@@ -43,9 +43,9 @@ def said(role: str, content: Any = "x", **fields: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **fields}
 
 
-def refusal(path: Path, protocol: Any = None) -> str:
+def refusal(path: Path, protocol: str | None = None) -> str:
     with pytest.raises(PreflightError) as error:
-        read_conversations([str(path)], protocol=protocol)
+        read_conversations([str(path)], protocol=get_protocol(protocol) if protocol else None)
     return str(error.value)
 
 
@@ -60,10 +60,8 @@ def test_lines_and_rows_are_read_as_they_are(tmp_path: Path, capsys: pytest.Capt
     found = read_conversations([str(path)])
     assert [one.queries for one in found] == [{("id", str(path), "0"), ("query_id", "0")}, set()]
     assert [one.place for one in found] == [f"{path}, line 1", f"{path}, line 3"]
-    assert [one.messages for one in found] == [
-        (said("system", " Be brief.\n"), *TALK),
-        (*TALK, said("user", "wet"), said("assistant", "Yes.")),
-    ]
+    first, second = (said("system", " Be brief.\n"), *TALK), (*TALK, said("user", "wet"), said("assistant", "Yes."))
+    assert [one.messages for one in found] == [first, second]
     rows = {"messages": [list(one.messages) for one in found], "tools": [[{"type": "function"}], None]}
     parquet.write_table(pa.table(rows), tmp_path / "chat.parquet")
     capsys.readouterr()
@@ -135,12 +133,8 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
     two = said("assistant", tool_calls=[{"id": "x", "function": on}, {"id": "y", "function": off}])
     late, early = said("tool", "2", tool_call_id="y"), said("tool", "1", tool_call_id="x")
     part = said("user", [{"type": "text", "text": " Rain? "}])
-    path.write_text(
-        line(
-            *(part, {**two, "content": "I look.", "reasoning": "Dark."}, late, early),
-            said("assistant", "No.\n", reasoning_content="So."),
-        )
-    )
+    asks, says = two | {"content": "I look.", "reasoning": "Dark."}, said("assistant", "No.\n", reasoning_content="So.")
+    path.write_text(line(part, asks, late, early, says))
     for name, thought, beside in (("hermes", "Dark.", "I look."), ("think_xml", "Dark.\nI look.", "")):
         (found,) = read_conversations([str(path)], protocol=(protocol := get_protocol(name)))
         parsed, results = protocol.parse(found.messages[2]["content"]), found.messages[3]["content"]
@@ -151,9 +145,8 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
     capsys.readouterr()
     read_conversations([str(path)], protocol=get_protocol("llama3_json"))
     assert "NOTE       2 messages have a thought or words" in capsys.readouterr().out
-    rows = []
-    for given in ({"b": 1}, {"c": 2}):
-        rows.append([TALK[0], said("assistant", tool_calls=[{"function": {"name": "f", "arguments": {"a": given}}}])])
+    calls = [{"function": {"name": "f", "arguments": {"a": given}}} for given in ({"b": 1}, {"c": 2})]
+    rows = [[TALK[0], said("assistant", tool_calls=[call])] for call in calls]
     parquet.write_table(pa.table({"messages": rows}), tmp_path / "chat.parquet")
     found = read_conversations([str(tmp_path / "chat.parquet")], protocol=get_protocol("hermes"))
     assert all("null" not in one.messages[-1]["content"] for one in found)
@@ -177,13 +170,11 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
         ([TALK[0], said("assistant", "<tool_call>")], "messages[1]: has no tool_calls, and is not written in hermes"),
     ):
         path.write_text(line(*bad))
-        assert f"1 mistakes, listed above, the first {path}, line 1, {what}" in refusal(path, get_protocol("hermes")), (
-            bad
-        )
+        assert f"1 mistakes, listed above, the first {path}, line 1, {what}" in refusal(path, "hermes"), bad
     path.write_text(line(TALK[0], said("assistant", tool_calls=[call]), functions=[{"name": "other"}]))
-    assert "of no function in tools" in refusal(path, get_protocol("hermes"))
+    assert "of no function in tools" in refusal(path, "hermes")
     path.write_text(line(*TALK))
-    assert "has no tools or tool_calls" in refusal(path, get_protocol("hermes"))
+    assert "has no tools or tool_calls" in refusal(path, "hermes")
     path.write_text(line(*TALK, functions=[{"name": "look"}]) + "\n" + line(*TALK, tools=[]))
     read_conversations([str(path)])
     assert "NOTE       1 of the 2 conversations" in capsys.readouterr().out

@@ -170,10 +170,9 @@ def test_groups_are_rollouts_of_one_prompt_and_rows_of_one_query(tmp_path: Path)
     looked = []
     for folder in "xy":
         rollouts = [line(uid="a"), line(uid="b"), line(uid="a", session=1), line(uid="a", session=2)]
-        rows = write_rows(tmp_path / f"{folder}.parquet", *((query, [("a", "b", 1.0)]) for query in "xyx"))
-        (tmp_path / folder).mkdir()
-        rows = rows.rename(tmp_path / folder / "t.parquet")
-        looked.append(look(write_lines(tmp_path / folder / "1.jsonl", rollouts), rows))
+        lines = write_lines(tmp_path / folder / "1.jsonl", rollouts)
+        rows = write_rows(tmp_path / folder / "t.parquet", *((query, [("a", "b", 1.0)]) for query in "xyx"))
+        looked.append(look(lines, rows))
     result, again = looked
     assert sorted(map(len, result.items(grouped=True))) == [2, 3] and (result.lone, result.largest_group) == (2, 3)
     names = [place.name for (place,) in result.items(False)]

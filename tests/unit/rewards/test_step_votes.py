@@ -79,28 +79,27 @@ def test_what_is_wrong_with_a_file_is_said(record, tmp_path):
     path, key = tmp_path / "votes.jsonl", votes.episode_key(record)
     lines = [json.dumps(line) for line in votes.blank(record)]
     voted = [json.dumps({**json.loads(line), **(BEST if '"results": [' in line else {})}) for line in lines]
-    for number, (before, line, said) in enumerate(
-        [
-            (voted, {"step": 0, "succ_calling": [2]}, "line 10: a vote in 'succ_calling' is 2; expected 0 to 1"),
-            (voted, {"step": 0, "succ_calling": ["Solved"]}, "line 10: a vote in 'succ_calling'"),
-            (voted, {"step": 0, "succ_calling": 1}, "line 10: "),
-            (voted, {"step": 0, "contribution": ["Solved"]}, "line 10: a vote in 'contribution'"),
-            (voted, {"step": 0, "contribution": [math.nan]}, "line 10: a vote in 'contribution'"),
-            (voted, {"step": 0, "contribution": [5.5]}, "line 10: a vote in 'contribution' is 5.5; expected 0 to 5"),
-            (voted, {"step": 0, "contribution": [-0.5]}, "line 10: a vote in 'contribution'"),
-            (voted, {"step": -1}, "line 10: 'episode' is"),
-            (voted, {"step": True}, "line 10: 'episode' is"),
-            (voted, {"step": 0, "episode": 3}, "line 10: 'episode' is 3"),
-            (voted, {"step": 1, "is_solved": [1.5]}, "line 10: a vote in 'is_solved'"),
-            (voted, {"step": 0, "is_solved": ["maybe"]}, "line 10: a vote in 'is_solved' is 'maybe'; expected Solved"),
-            (voted, {"step": 7, "is_solved": [1]}, "step 7 has is_solved, but is not the last step of its turn"),
-            (voted, {"step": 9, "succ_calling": [1]}, "votes on step 9, but the episode has steps 0 to 8"),
-            (lines, {"step": 1, "is_solved": [1]}, f"{key}: step 0 has calls or did not parse"),
-            ([*lines, "", "[]"], {"step": 0}, "line 11: expected an object"),
-            ([], {"step": 1}, "step 0 has calls"),
-            *(([json.dumps({"episode": key, "step": 0, **half})], {"step": 9}, "step 0 has calls") for half in HALVES),
-        ]
-    ):
+    cases = [
+        (voted, {"step": 0, "succ_calling": [2]}, "line 10: a vote in 'succ_calling' is 2; expected 0 to 1"),
+        (voted, {"step": 0, "succ_calling": ["Solved"]}, "line 10: a vote in 'succ_calling'"),
+        (voted, {"step": 0, "succ_calling": 1}, "line 10: "),
+        (voted, {"step": 0, "contribution": ["Solved"]}, "line 10: a vote in 'contribution'"),
+        (voted, {"step": 0, "contribution": [math.nan]}, "line 10: a vote in 'contribution'"),
+        (voted, {"step": 0, "contribution": [5.5]}, "line 10: a vote in 'contribution' is 5.5; expected 0 to 5"),
+        (voted, {"step": 0, "contribution": [-0.5]}, "line 10: a vote in 'contribution'"),
+        (voted, {"step": -1}, "line 10: 'episode' is"),
+        (voted, {"step": True}, "line 10: 'episode' is"),
+        (voted, {"step": 0, "episode": 3}, "line 10: 'episode' is 3"),
+        (voted, {"step": 1, "is_solved": [1.5]}, "line 10: a vote in 'is_solved'"),
+        (voted, {"step": 0, "is_solved": ["maybe"]}, "line 10: a vote in 'is_solved' is 'maybe'; expected Solved"),
+        (voted, {"step": 7, "is_solved": [1]}, "step 7 has is_solved, but is not the last step of its turn"),
+        (voted, {"step": 9, "succ_calling": [1]}, "votes on step 9, but the episode has steps 0 to 8"),
+        (lines, {"step": 1, "is_solved": [1]}, f"{key}: step 0 has calls or did not parse"),
+        ([*lines, "", "[]"], {"step": 0}, "line 11: expected an object"),
+        ([], {"step": 1}, "step 0 has calls"),
+        *(([json.dumps({"episode": key, "step": 0, **half})], {"step": 9}, "step 0 has calls") for half in HALVES),
+    ]
+    for number, (before, line, said) in enumerate(cases):
         path = tmp_path / f"{number}.jsonl"
         path.write_text("\n".join([*before, json.dumps({"episode": key, **line})]))
         with pytest.raises(ValueError, match=said):

@@ -11,7 +11,6 @@ from interaction.outcome import ErrorKind
 from tau_env import telecom
 from tau_env.arithmetic import calculate
 from tau_env.attempt import Function, Halfway, Overfull, Refused, TableAttempt
-from tau_env.domain import Side
 from tau_env.records import Base
 from tau_env.tasks import DOMAINS
 
@@ -36,20 +35,13 @@ def opened(domain: Any) -> Any:
     return domain.open(domain.load_tasks()[0])
 
 
-def functions(domain: Any) -> list[tuple[Side, dict[str, Any]]]:
-    return [(side, doc) for side in ("agent", "user") for doc in domain.functions(side)]
-
-
 def kind(schema: dict[str, Any]) -> str:
-    found: str = schema["anyOf"][-1]["type"] if "anyOf" in schema else schema["type"]
-    return found
+    return str(schema["anyOf"][-1]["type"] if "anyOf" in schema else schema["type"])
 
 
 def fitting(doc: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: schema["enum"][0] if "enum" in schema else FITS[kind(schema)]
-        for name, schema in doc["parameters"]["properties"].items()
-    }
+    schemas = doc["parameters"]["properties"].items()
+    return {name: schema["enum"][0] if "enum" in schema else FITS[kind(schema)] for name, schema in schemas}
 
 
 def misfits(doc: dict[str, Any]) -> list[Call]:
@@ -64,8 +56,8 @@ def misfits(doc: dict[str, Any]) -> list[Call]:
 
 @EACH
 def test_what_does_not_fit_is_refused_and_hostile_values_get_a_text_and_neither_changes_anything(domain: Any) -> None:
-    failed: list[Any] = []
-    for side, doc in functions(domain):
+    failed, functions = list[Any](), [(side, doc) for side in ("agent", "user") for doc in domain.functions(side)]
+    for side, doc in functions:
         name, database = doc["name"], opened(domain)
         before = database.digest()
         for call in misfits(doc):
