@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from hypothesis import settings
@@ -24,7 +23,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
-@contextmanager
 def environments_as_before() -> Iterator[None]:
     """Environments of one's own that are made known in here are forgotten after it, with all that was loaded."""
     before = dict(environment._files)
@@ -36,15 +34,7 @@ def environments_as_before() -> Iterator[None]:
         environment.load_tasks.cache_clear()
 
 
-@pytest.fixture(autouse=True)
-def own_environments_are_forgotten() -> Iterator[None]:
-    """What a test has made known is unknown to the next."""
-    with environments_as_before():
-        yield
-
-
-@pytest.fixture(autouse=True, scope="module")
-def own_environments_of_a_file_are_forgotten() -> Iterator[None]:
-    """What a fixture for all tests of a file has made known is unknown to the next file."""
-    with environments_as_before():
-        yield
+own_environments_are_forgotten = pytest.fixture(autouse=True)(environments_as_before)
+"""What a test has made known is unknown to the next."""
+own_environments_of_a_file_are_forgotten = pytest.fixture(autouse=True, scope="module")(environments_as_before)
+"""What a fixture for all tests of a file has made known is unknown to the next file."""

@@ -104,11 +104,8 @@ def test_vllm_switches_adapters_on_one_base_and_answers_as_peft_does(trained: Pa
         for name in (*wanted, *reversed(wanted), *wanted):
             asked = {"model": name, "prompt": IDS.tolist(), "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
             answer = httpx.post(f"{url}/completions", json=asked, timeout=120).raise_for_status().json()
-            given = [
-                entry[str(token)]["logprob"]
-                for token, entry in zip(IDS.tolist(), answer["choices"][0]["prompt_logprobs"], strict=True)
-                if entry
-            ]
+            said = zip(IDS.tolist(), answer["choices"][0]["prompt_logprobs"], strict=True)
+            given = [entry[str(token)]["logprob"] for token, entry in said if entry]
             own = wanted[name].log_softmax(-1)[:-1].gather(1, IDS[1:, None])[:, 0]
             torch.testing.assert_close(torch.tensor(given), own, atol=1e-4, rtol=1e-4)
             assert seen.setdefault(name, given) == pytest.approx(given, abs=1e-6), f"{name} changed by switching"
@@ -183,7 +180,6 @@ def test_an_adapter_is_trained_resumed_between_two_epochs_and_handed_on_merged(f
     assert again.keys() == straight.keys()
     for name in again:
         torch.testing.assert_close(again[name], straight[name], **EQUAL)
-
     base, merged = load(folder / "model"), logits(load(stage / "hf"))
     assert (merged - logits(base)).abs().max() > 0.01
     torch.testing.assert_close(merged, logits(PeftModel.from_pretrained(base, stage / "adapter")), **EQUAL)

@@ -168,7 +168,6 @@ def test_the_command_trains_and_its_curves_are_found(algorithm: str, tmp_path: P
         assert math.isfinite(numbers["critic/vf_loss"]) and numbers["actor/grad_norm"] > 0
     assert Counter(line["step"] for line in short_training.episodes(stage)) == {1: 4, 2: 4}, "one for each thread"
     assert state.latest(stage / "checkpoints") == 2
-
     results = folder / "results" / names
     assert "<html" in (results / "report.html").read_text()
     found = [path for path in io_wrapper.GetLogdirSubdirectories(str(folder / "results")) if algorithm in path]

@@ -97,8 +97,7 @@ class Cluster:
         command = [
             *(sys.executable, "-m"),
             *(("recipe.train", "--config-name=stage1") if "preflight_only=true" in given else curriculum),
-            "trainer.nnodes=2",
-            f"paths.data={self.folder}/data",
+            *("trainer.nnodes=2", f"paths.data={self.folder}/data"),
             *(f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1", "trainer.test_freq=-1"),
             *("data.max_response_length=300", f"actor_rollout_ref.rollout.n={ROLLOUTS}"),
             "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",

@@ -25,6 +25,14 @@ INSTALLED = {
     "openenv": ("openenv==0.10.0",),
 }
 """What each installation has beside the wheel and the tasks."""
+PLAYED = [
+    ("clean", "conversation", ("mutants", "bfcl", "bfcl_single", "tau")),
+    ("trl", "trl", ("mutants", "bfcl", "tau_solo")),
+    ("trl", "trainer", ("one",)),
+    ("verifiers", "verifiers", ("mutants", "bfcl")),
+    ("verifiers", "null", ("one",)),
+    ("openenv", "openenv", ("mutants", "bfcl", "bfcl_single")),
+]
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif("NO_ELSEWHERE" in os.environ, reason="NO_ELSEWHERE is set")]
 
@@ -78,17 +86,7 @@ def run(interpreter: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "how", "what"),
-    [
-        ("clean", "conversation", ("mutants", "bfcl", "bfcl_single", "tau")),
-        ("trl", "trl", ("mutants", "bfcl", "tau_solo")),
-        ("trl", "trainer", ("one",)),
-        ("verifiers", "verifiers", ("mutants", "bfcl")),
-        ("verifiers", "null", ("one",)),
-        ("openenv", "openenv", ("mutants", "bfcl", "bfcl_single")),
-    ],
-)
+@pytest.mark.parametrize(("name", "how", "what"), PLAYED)
 def test_gold_and_mutants_have_the_records_they_have_here(name, how, what, wheel, plays, folder) -> None:
     interpreter = python(name, wheel, folder)
     for file in what:

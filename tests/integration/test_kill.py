@@ -160,10 +160,7 @@ PLACES: dict[str, tuple[Callable[[Run], object], bool]] = {
     "starting up": (lambda run: run.titled("raylet"), False),
     "generating": (lambda run: 0 < len(read_records(run.stage / "rollouts/train/000002.jsonl")) < 8, True),
     "updating": (lambda run: run.saved >= 2 and run.titled("update_actor"), False),
-    "saving what verl does not count yet": (
-        lambda run: run.saved >= 2 and (run.checkpoint(run.saved + 1) / "actor").is_dir(),
-        True,
-    ),
+    "saving, not counted": (lambda run: run.saved >= 2 and (run.checkpoint(run.saved + 1) / "actor").is_dir(), True),
     "saved and not validated": (lambda run: run.saved == run.steps["stage1_format"] and not run.validated, True),
     "between stages": (lambda run: state.look(run.stage).done, False),
 }

@@ -37,10 +37,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = prepared(tmp_path_factory.mktemp("played"), REWARD)
     stage = train(
         folder,
-        "interaction.record_tokens=true",
-        f"reward.custom_reward_function.path={folder}/my_reward.py",
-        "actor_rollout_ref.actor.optim.lr=1e-6",
-        "trainer.test_freq=-1",
+        *("interaction.record_tokens=true", f"reward.custom_reward_function.path={folder}/my_reward.py"),
+        *("actor_rollout_ref.actor.optim.lr=1e-6", "trainer.test_freq=-1"),
     )
     return stage / "rollouts" / "train", folder / "model"
 
@@ -103,9 +101,8 @@ IN_PARTS = [f"{ROLLOUT}.tensor_model_parallel_size=2", f"{ROLLOUT}.engine_kwargs
 def test_two_data_parallel_trainers_have_loss_and_gradients_of_one(played: tuple[Path, Path], tmp_path: Path) -> None:
     files, model = played  # in groups: a critic's head begins with random weights, which are others in each start
     given = [*GROUPS, *FOUR, "trainer.total_training_steps=2"]
-    one, two = (
-        read_steps(learn(tmp_path / name, files, model, *given, *more)) for name, more in (("one", ()), ("two", TWO))
-    )
+    one = read_steps(learn(tmp_path / "one", files, model, *given))
+    two = read_steps(learn(tmp_path / "two", files, model, *given, *TWO))
     assert list(one) == list(two) == [1, 2]
     for step in one:
         for name in SAME:

@@ -32,24 +32,17 @@ def test_the_documented_environment_trains_beside_bfcl_and_stands_in_the_report(
     guard = ["bfcl_single/live_multiple=1", "--rows", "1", "--val-rows", "3"]
     assert prepare_data(["--out", str(tmp_path / "guard"), "--docs", "signature", "--mixture", *guard]) == 0
     make_tiny_policy(tmp_path / "model")
-    parts = {
-        tmp_path / "own" / "inventory_train.parquet": 2,
-        tmp_path / "bfcl" / "tiny_base.parquet": 1,
-        tmp_path / "phone" / f"{phone.stem}_train.parquet": 1,
-    }
-    mixed = pa.concat_tables([parquet.read_table(path).slice(0, rows) for path, rows in parts.items()])
+    parts = {"own/inventory_train.parquet": 2, "bfcl/tiny_base.parquet": 1, f"phone/{phone.stem}_train.parquet": 1}
+    mixed = pa.concat_tables([parquet.read_table(tmp_path / path).slice(0, rows) for path, rows in parts.items()])
     parquet.write_table(mixed, tmp_path / "mixed.parquet")
     stage = train(
         tmp_path,
-        f"paths.data={tmp_path}/bfcl",
-        f"data.train_files={tmp_path}/mixed.parquet",
+        *(f"paths.data={tmp_path}/bfcl", f"data.train_files={tmp_path}/mixed.parquet"),
         f"data.val_files={tmp_path}/own/inventory_val.parquet",
         f"environment.guard={tmp_path}/guard/mixture_val.parquet",
-        f"+interaction.environments.inventory={own}",
-        f"+interaction.environments.{phone.stem}={phone}",
+        *(f"+interaction.environments.inventory={own}", f"+interaction.environments.{phone.stem}={phone}"),
         f"+interaction.train.environments.{phone.stem}.greeting=Be short.",
-        "interaction.user={kind: scripted, lines: [My line is dead., Goodbye.]}",
-        "stage.max_lost_share=1.0",
+        *("interaction.user={kind: scripted, lines: [My line is dead., Goodbye.]}", "stage.max_lost_share=1.0"),
     )
     assert {1, 2} <= {*read_steps(stage)} <= {0, 1, 2}
     lines = episodes(stage)
@@ -170,12 +163,8 @@ def test_playing_on_trains_each_step_on_own_and_fresh_episodes_and_ends_with_a_f
         assert numbers["train/lost_samples"] == 0 and numbers["actor/grad_norm"] > 0
         assert 0 <= numbers["training/off_policy/trajectory_staleness_worst/max"] < OLDEST
         assert numbers["rollout_corr/rollout_is_mean"] > 0
-        trained = [
-            (place.header["uid"], place.header["session_id"])
-            for path, uids in trained_files(stage, step).items()
-            for place in headers(path)
-            if place.header["uid"] in (uids or set())
-        ]
+        found = [(place.header, uids) for path, uids in trained_files(stage, step).items() for place in headers(path)]
+        trained = [(header["uid"], header["session_id"]) for header, uids in found if header["uid"] in (uids or ())]
         assert len(trained) == len({*trained}) == ROWS * ROLLOUTS, step
         assert not seen & {*trained}
         seen |= {*trained}

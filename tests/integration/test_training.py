@@ -30,7 +30,6 @@ from recipe.training.resampling import Resampler
 SCALED = '''
 import sys
 assert __name__ in sys.modules, "verl has loaded it, without the time limit and what is checked of a reward"
-
 def compute_score(data_source, solution_str, ground_truth, extra_info, scale=1.0):
     """Not ours: rewards length, so that an untrained policy gets a gradient."""
     steps = sum(len(turn["steps"]) for turn in extra_info["episode"]["turns"])
@@ -41,12 +40,10 @@ def compute_score(data_source, solution_str, ground_truth, extra_info, scale=1.0
 def curriculum(folder: Path, steps: int) -> list[str]:
     return [
         *(sys.executable, "-m", "recipe.curriculum", "--stages=stage1"),
-        *(f"paths.run={folder}/run", f"paths.data={folder}/data"),
-        f"actor_rollout_ref.model.path={folder}/model",
+        *(f"paths.run={folder}/run", f"paths.data={folder}/data", f"actor_rollout_ref.model.path={folder}/model"),
         f"reward.custom_reward_function.path={folder}/my_reward.py",
         *("+reward.custom_reward_function.reward_kwargs.scale=100", "+custom.secrets=[hunter2]"),
-        f"trainer.total_training_steps={steps}",
-        *SHORT,
+        *(f"trainer.total_training_steps={steps}", *SHORT),
     ]
 
 
@@ -58,7 +55,6 @@ def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_it
     folder, mark = prepared(tmp_path, SCALED), uuid4().hex
     given = environment(**{short_training.MARK: mark})
     stage = folder / "run" / "stage1_format"
-
     child, limit = subprocess.Popen(curriculum(folder, steps=1000), cwd=ROOT, env=given), time.time() + 900
     try:
         with short_training.listeners(mark) as found:
@@ -78,13 +74,11 @@ def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_it
     interrupted = read_steps(stage)
     checkpoint = int((stage / "checkpoints" / "latest_checkpointed_iteration.txt").read_text())
     assert checkpoint >= 2
-
     last = checkpoint + 1
     subprocess.run(curriculum(folder, steps=last), cwd=ROOT, env=given, timeout=900, check=True)
     assert not of_processes(mark, titles)
     assert (done := read_done(stage)) and done.global_step == last
     assert not [log for log in (folder / "run" / "logs").glob("*.log") if "hunter2" in log.read_text(errors="replace")]
-
     second = sorted((stage / "metrics").glob("*.jsonl"))[-1].read_text().splitlines()
     assert [json.loads(line)["step"] for line in second] == [last], "it did not go on where the first one stopped"
     steps = read_steps(stage)
@@ -100,7 +94,6 @@ def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_it
     records = read_records(stage / "rollouts" / "train" / f"{last:06d}.jsonl")
     assert len(records) == 2 * 4
     assert all(record["score"] % 100 == 0 and record["engine_tokens"] > 0 for record in records)
-
     start, end = (load_file(path / "model.safetensors") for path in (folder / "model", stage / "hf"))
     assert any(not start[name].equal(end[name]) for name in start), "no weight has changed"
     assert (stage / "hf" / "tokenizer.json").exists()

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 
 @pytest.fixture(autouse=True)
@@ -16,8 +17,7 @@ def root_logger_as_before() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = [*root.handlers], root.level
     yield
-    for handler in [handler for handler in root.handlers if handler not in handlers]:
-        root.removeHandler(handler)
+    root.handlers[:] = handlers
     root.setLevel(level)
 
 
@@ -72,8 +72,6 @@ def engine() -> type[Engine]:
 
 def loop_config(record_dir: Path | None = None, **settings: Any) -> Any:
     """The part of the configuration that the agent loop reads. `policy` replaces settings of the turn policy."""
-    from omegaconf import OmegaConf
-
     policy = {"max_steps_per_turn": 4, "max_format_errors_per_turn": 1, "max_result_chars": 300}
     policy |= settings.pop("policy", {})
     rollout: dict[str, Any] = {"name": "vllm", "prompt_length": 8192, "response_length": 4096, "max_model_len": None}
@@ -115,22 +113,16 @@ def trainer_for() -> Callable[..., Any]:
     """Makes this recipe's trainer at step 7 with that replay buffer and nothing else; 4 rollouts a prompt."""
 
     def make(buffer: Any, groups: int, max_lost_share: float = 0.25) -> Any:
-        from omegaconf import OmegaConf
-
         from recipe.training.trainer import CurriculumTrainer
 
         trainer = CurriculumTrainer.__new__(CurriculumTrainer)
         trainer.replay_buffer, trainer.global_steps = buffer, 7
         trainer.failed_prompts, trainer.lone_samples = len(buffer.failure_keys["train"]), 0
-        trainer.config = OmegaConf.create(
-            {
-                "data": {"train_batch_size": groups},
-                "actor_rollout_ref": {"rollout": {"n": 4}},
-                "stage": {"max_lost_share": max_lost_share, "resample": {"pool": None}},
-                "algorithm": {"adv_estimator": "mine", "credit": {"grouped": True}},
-                "reward": {"custom_reward_function": {"path": "my_reward.py", "name": "compute_score"}},
-            }
-        )
+        stage = {"max_lost_share": max_lost_share, "resample": {"pool": None}}
+        config = {"data": {"train_batch_size": groups}, "actor_rollout_ref": {"rollout": {"n": 4}}, "stage": stage}
+        config["algorithm"] = {"adv_estimator": "mine", "credit": {"grouped": True}}
+        config["reward"] = {"custom_reward_function": {"path": "my_reward.py", "name": "compute_score"}}
+        trainer.config = OmegaConf.create(config)
         return trainer
 
     return make

@@ -41,12 +41,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+def tree(folder: Path) -> dict[Path, tuple[int, int, bytes]]:
     """Everything in a folder: when it was changed, its mode, what it holds."""
-    return {
-        str(path): (path.stat().st_mtime_ns, path.stat().st_mode, path.read_bytes() if path.is_file() else b"")
-        for path in [folder, *folder.rglob("*")]
-    }
+    content = {path: path.read_bytes() if path.is_file() else b"" for path in [folder, *folder.rglob("*")]}
+    return {path: (path.stat().st_mtime_ns, path.stat().st_mode, held) for path, held in content.items()}
 
 
 def test_a_look_writes_nothing_at_all(folder: Path):
@@ -124,10 +122,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
     monkeypatch.setattr(sft.starts, "set_environment", lambda *_: None)
     monkeypatch.setattr(sft, "read_sides", lambda *_: sft.Sides([], []))
     monkeypatch.setattr(sft, "arrange", lambda sides, *_: sides)
-    for name in ("process_group", "tee_output", "write_card"):
-        monkeypatch.setattr(sft, name, lambda *_: None)
-    for name, kept in (("start_model", str), ("weights", lambda _: ())):
-        monkeypatch.setattr(sft, name, kept)
+    for name in ("process_group", "tee_output", "write_card", "weights"):
+        monkeypatch.setattr(sft, name, lambda *_: ())
+    monkeypatch.setattr(sft, "start_model", str)
     last = tmp_path / "run" / "checkpoints" / "global_step_7" / "huggingface"
     monkeypatch.setattr(sft, "export", lambda source, target, _: source == last and target.mkdir(exist_ok=True))
     monkeypatch.setattr(sft, "read_done", lambda stage: state.look(stage).done if (stage / "hf").is_dir() else None)

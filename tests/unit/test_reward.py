@@ -35,11 +35,9 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass
 from typing import get_type_hints
-
 @dataclass
 class Weights:
     passed: float = 1.0
-
 def compute_score(data_source, solution_str, ground_truth, extra_info, scale=1.0, **kwargs):
     weights = pickle.loads(pickle.dumps(Weights()))           # looks the class up in its module
     assert get_type_hints(Weights) == {"passed": float}       # and so does this
@@ -142,10 +140,8 @@ def test_a_sample_without_the_metric_that_groups_are_compared_by_is_lost(tmp_pat
     for nothing in (math.nan, None, "x"):
         with pytest.raises(RewardError, match=r"filter_groups\.metric=price is no number"):
             by_verl(config, p=nothing)
-    config.algorithm.filter_groups.metric = "acc"  # verl calls a score so, where the reward names none
-    assert by_verl(config, p=math.nan) == {"score": 1.0, "price": None}
-    config.algorithm.filter_groups.metric = "reward"
-    assert by_verl(config, p=math.nan) == {"score": 1.0, "price": None}
+    for config.algorithm.filter_groups.metric in ("acc", "reward"):  # verl's names of a score; the reward has neither
+        assert by_verl(config, p=math.nan) == {"score": 1.0, "price": None}
 
 
 def test_numbers_of_numpy_and_torch_are_scores_and_a_metric_that_is_not_finite_is_in_no_mean():
@@ -170,10 +166,8 @@ def test_numbers_of_numpy_and_torch_are_scores_and_a_metric_that_is_not_finite_i
 
 PRICED = """
 from rewards.metrics import episode_metrics, episode_of
-
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, **kwargs):
     return 1 / 0
-
 def priced(data_source, solution_str, ground_truth, extra_info=None, price=0.01, **kwargs):
     metrics = episode_metrics(episode_of(extra_info))
     return {"score": metrics["progress"] - price * metrics["calls"], **metrics}

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from recipe.files import PreflightError
 from recipe.preflight import check_settings
+from recipe.preflight.teacher import PATH
 from recipe.settings import CONFIG_DIR, FREE, OURS, command, compose, quoted, unread
 
 
@@ -26,21 +27,13 @@ def line_of(overrides: list[str], name: str = "stage1", folder: Path | None = No
     return ""
 
 
-def taught(algorithm: str) -> list[str]:
-    """What chooses an algorithm, with a teacher where it needs one."""
-    teacher = ["distillation.teacher_models.teacher_model.model_path=/t"] if algorithm.startswith("opd") else []
-    return [f"algorithm={algorithm}", *teacher]
-
-
 def test_every_shipped_configuration_passes() -> None:
-    wrong = []
-    for name in ("stage1", "stage2", "stage3", "stage4", "fctncalling"):
-        wrong += [(name, said) for profile in names("hardware") if (said := line_of([f"hardware={profile}"], name))]
-    wrong += [(name, said) for name in names("algorithm") if (said := line_of(taught(name), "stage2"))]
-    for name in ("sft", "tau_sft"):
-        for profile in names("sft_hardware"):
-            compose(name, [f"sft_hardware={profile}", "preset=steptool"], group="sft_hardware")
-    assert not wrong
+    stages, teacher = ("stage1", "stage2", "stage3", "stage4", "fctncalling"), f"{PATH}=/t"
+    given = [(stage, [f"hardware={profile}"]) for stage in stages for profile in names("hardware")]
+    given += [("stage2", [f"algorithm={name}", *[teacher] * name.startswith("opd")]) for name in names("algorithm")]
+    assert [(name, one, said) for name, one in given if (said := line_of(one, name))] == []
+    for profile in names("sft_hardware"):
+        compose("tau_sft", [f"sft_hardware={profile}", "preset=steptool"], group="sft_hardware")
 
 
 BAD = {

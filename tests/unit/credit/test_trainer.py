@@ -96,12 +96,8 @@ def test_rollouts_with_equal_rewards_get_no_advantage_at_all(monkeypatch, estima
     for size, value in itertools.product((2, 3, 7, 12, 16), (1e-3, 0.1, 0.2, 0.7, -3.3, 1e3)):
         rows = [torch.tensor([value * part for part in parts[row % 3]]) for row in range(size)]
         rows += [torch.tensor([value]), torch.tensor([value * 1.0001])]
-        columns = Store(
-            uid=NonTensorStack(*"a" * size, "b", "b"),
-            response_mask=nested([torch.ones(len(row)).long() for row in rows]),
-            rm_scores=nested(rows),
-            turn_ids=nested([torch.zeros(len(row)).long() for row in rows]),
-        )
+        uids, ones = NonTensorStack(*"a" * size, "b", "b"), nested([torch.ones(len(row)).long() for row in rows])
+        columns = Store(uid=uids, response_mask=ones, rm_scores=nested(rows), turn_ids=ones * 0)
         found, _ = compute(monkeypatch, columns, "turn_grpo", f"algorithm.adv_estimator={estimator}")
         assert found.dtype == torch.float32 and not found[:size].any() and found[size:].any(), (size, value)
 

@@ -1,5 +1,6 @@
 """The wheel of the environments: whole by itself, small, of this version, and what TRL's trainer finds and calls."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -69,8 +70,7 @@ def test_what_is_played_there_has_the_record_it_has_here(project: Path, tmp_path
     plays += [*elsewhere.gold_plays(environment)][::40]
     elsewhere.write(plays, tmp_path / "plays.jsonl")
     code = f"import runpy; play = runpy.run_path({str(elsewhere.PLAYER)!r})['main']; play(*sys.argv[1:])"
-    kept = "conversation", elsewhere.PACKAGE, str(tmp_path / "plays.jsonl"), str(tmp_path / "there.jsonl")
-    run(project, code, *kept)
+    run(project, code, "conversation", elsewhere.PACKAGE, f"{tmp_path}/plays.jsonl", f"{tmp_path}/there.jsonl")
     there = [json.loads(line) for line in (tmp_path / "there.jsonl").read_text("utf-8").splitlines()]
     assert there == elsewhere.records(tmp_path / "plays.jsonl") and len(there) == len(plays) > 50
     assert {record["outcome"]["passed"] for record in there} == ({True, False} if environment == "bfcl" else {True})
@@ -89,9 +89,7 @@ TASK = "multi_turn_miss_func_0"
 @pytest.fixture
 def adapter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(ROOT / "elsewhere"))
-    from adapters import trl
-
-    return trl
+    return importlib.import_module("adapters.trl")
 
 
 def begun(adapter: ModuleType, task_id: str = TASK) -> Any:

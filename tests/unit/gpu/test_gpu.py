@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from support.runs import STAGE, validated, write_metrics
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.varlen import varlen_attn
@@ -154,15 +154,11 @@ def test_a_wrong_attention_is_found_and_the_right_one_is_let_through(dtype):
         assert max(found.values()) < LIMITS[dtype] / 2, found
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> DictConfig:
+def test_the_models_heads_are_tried_and_kv_heads_repeated_only_where_the_grouped_form_is_wrong(tmp_path, monkeypatch):
     shape = {"num_attention_heads": 6, "num_key_value_heads": 2, "hidden_size": 96}
     text = {"model_type": "qwen2", **shape, "sliding_window": 8, "use_sliding_window": False}
     (tmp_path / "config.json").write_text(json.dumps(text))
-    return compose("stage2", ["hardware=gpu1", f"actor_rollout_ref.model.path={tmp_path}"])
-
-
-def test_the_models_heads_are_tried_and_kv_heads_repeated_only_where_the_grouped_form_is_wrong(config, monkeypatch):
+    config = compose("stage2", ["hardware=gpu1", f"actor_rollout_ref.model.path={tmp_path}"])
     settings = load_settings(config.actor_rollout_ref.model.path)
     assert head_shape(settings, "") == SHAPE | {"window": None}
     (line,) = choose_attention(config, "cpu", settings)

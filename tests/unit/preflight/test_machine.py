@@ -109,7 +109,6 @@ def test_what_nodes_lack_for_what_they_do_is_said_with_the_node_and_all_at_once(
         ({"packages": {"verl": "0.9.1", "ray": "2.59.0"}, "python": "3.12.1"}, {}, "Python; packages ray"),
         ({"paths": {"/data/train.parquet": None}}, {}, "paths /data/train.parquet"),
         ({"secrets": {}}, {}, "secrets WANDB_API_KEY"),
-        ({"secrets": {"WANDB_API_KEY": "dd"}}, {}, "secrets WANDB_API_KEY"),
         ({"variables": {"GLOO_SOCKET_IFNAME": "lo"}}, {}, "GLOO_SOCKET_IFNAME=lo"),
         ({"memory": 3 * GB}, {}, "3.0 GB of memory"),
         ({"wrote": "Permission denied"}, {}, "Permission denied, in /runs/first"),
@@ -166,10 +165,9 @@ def test_without_a_cluster_several_nodes_say_how_to_start_one(configured, tmp_pa
 
 
 def test_a_node_says_what_it_is_and_shows_no_secret(tmp_path, monkeypatch):
-    (tmp_path / "code" / "recipe").mkdir(parents=True)
-    (tmp_path / "code" / "recipe" / "a.py").write_text("1")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "weights").write_bytes(bytes(7))
+    for name, size in (("code/recipe/a.py", 1), ("model/weights", 7)):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes(bytes(size))
     question = {"root": str(tmp_path / "code"), "code": ["recipe", "rewards"], "packages": ["ray", "no-such-package"]}
     question |= {"folder": str(tmp_path), "salt": "s", "paths": [str(tmp_path / "model"), "/nothing"]}
     question |= {"secrets": ["A_KEY"], "variables": ["VARIABLE"], "shared": str(tmp_path / ".nodes-1")}

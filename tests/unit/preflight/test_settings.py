@@ -17,8 +17,7 @@ FORWARD, REFERENCE = (f"{part}.log_prob_max_token_len_per_gpu" for part in (ROLL
 CORRECTION, FILTER = "algorithm.rollout_correction", "algorithm.filter_groups.enable=true"
 LORA, ALONE = f"{MODEL}.lora_rank=8", (f"{ROLLOUT}.n=1", "algorithm.adv_estimator=reinforce_plus_plus")
 OFFLINE = ("offline.files=FILES", f"{ROLLOUT}.n=1", "algorithm=step_grained")
-ASYNC, SEPARATE = "trainer=async", "trainer=separate"
-V1 = "trainer.v1"
+ASYNC, SEPARATE, V1 = "trainer=async", "trainer=separate", "trainer.v1"
 TEACHER = "distillation.teacher_models.teacher_model.model_path"
 FROM_GOLD = "interaction.train.from_gold={share: 1, steps: 9}"
 TAUGHT = ("algorithm=opd", f"{TEACHER}=/t")

@@ -76,12 +76,8 @@ def test_gold_has_the_limits_of_message_turn_and_result_to_the_token(tmp_path, m
             assert fits(scenario, Budget(**{name: least}), words), (scenario.id, name)
             assert not fits(scenario, Budget(**{name: least - 1}), words), (scenario.id, name)
     long = next(scenario for scenario in LONG if not fits(scenario, Budget(response=LIMIT)))
-    for scenario, budget, policy, enough in (
-        (SHORT[0], Budget(), {"max_steps_per_turn": 2}, True),
-        (SHORT[0], Budget(), {"max_steps_per_turn": 1}, False),
-        (long, Budget(response=LIMIT), {"max_result_chars": 500}, True),
-    ):
-        assert fits(scenario, budget, **policy) is enough, (scenario.id, budget, policy)
+    assert fits(SHORT[0], Budget(), max_steps_per_turn=2) and not fits(SHORT[0], Budget(), max_steps_per_turn=1)
+    assert fits(long, Budget(response=LIMIT), max_result_chars=500)
     (tmp_path / "inventory.py").write_text(example().replace("return [GoldMessage", "return [] and [GoldMessage"))
     register({"inventory": str(tmp_path / "inventory.py")})
     for task in (load_tasks("inventory")["move_0"], SimpleNamespace(id="w", environment="bfcl", waits=True)):
@@ -127,10 +123,8 @@ def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_lo
     tasks, count = [*SHORT, *LONG], len(too_long)
     wrong, (train, val, prompt), config = judged(tasks, tasks)
     limits = f"does not fit max_model_len=None, max_response_length={LIMIT}, max_tokens_per_reply=None: "
-    said = [
-        f"over budget: gold of {count} of 12 rows of {config.data[key]} ({count} long_context) {limits}"
-        for key in ("train_files", "val_files")
-    ]
+    names = config.data.train_files, config.data.val_files
+    said = [f"over budget: gold of {count} of 12 rows of {name} ({count} long_context) {limits}" for name in names]
     assert train == f"{said[0]}nobody can finish them; stage.over_budget=leave_out leaves them out of training"
     assert val == f"{said[1]}accuracy can reach {1 - count / 12:.3f} at most" and "leave_out" not in config.data
     longest = int(prompt.split()[2])
@@ -152,8 +146,7 @@ def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_lo
     digest = sha256("\n".join([*(task.id for task in SHORT), *fitting]).encode()).hexdigest()
     assert config.data.tasks == {"rows": 6, "digest": digest}
     for over, split, word in (
-        ("keep", "val", "stage.over_budget=leave_out"),
-        ("leave_out", "train", "data.val_files"),
+        *(("keep", "val", "stage.over_budget=leave_out"), ("leave_out", "train", "data.val_files")),
         ("leave_out", "val", ""),
     ):
         wrong, _, _ = judged(tasks, SHORT, over, {"share": 0.5, "steps": 9}, split)

@@ -77,8 +77,7 @@ def test_one_run_has_an_interval_over_clusters_where_all_its_episodes_are_stored
     data = shutil.copytree(one, tmp_path / "data")
     (data / STAGE / BATCHES_FILE).touch()
     for run, said, progress in (
-        (two, "+0.200, one run", "+0.100, one run"),
-        (async_run, "+0.200, one run", "+0.100, one run"),
+        *((run, "+0.200, one run", "+0.100, one run") for run in (two, async_run)),
         (one, "+0.100 (no stored episodes), one run", "+0.050 (no stored episodes), one run"),
         (data, "+0.100 (the data's rewards), one run", "+0.050 (the data's rewards), one run"),
         (a_run_with_episodes(tmp_path / "b", 0.2, shift=2), "+0.200 on 2 tasks, one run", "+0.100 on 2 tasks, one run"),

@@ -28,8 +28,7 @@ def test_deciding_by_tasks_that_are_reported_is_refused(tmp_path):
 def test_a_validation_is_logged_over_all_tasks_each_part_and_the_guard_alone():
     infos = {"acc": [1.0, 0.0, 0.5, None, 0.25], "note": ["text"] * 5, "part": ["dev", "test", "train", None, "guard"]}
     assert choosing.validation_metrics(["bfcl/base", "bfcl/base", "own", "own", "single"], infos) == {
-        "val/acc": 0.5,
-        **{"val_dev/acc": 1.0, "val_dev/bfcl/base/acc": 1.0},
+        **{"val/acc": 0.5, "val_dev/acc": 1.0, "val_dev/bfcl/base/acc": 1.0},
         **{"val_test/acc": 0.0, "val_test/bfcl/base/acc": 0.0},
         **{"val_guard/acc": 0.25, "val_guard/single/acc": 0.25},
     }

@@ -6,26 +6,19 @@ from recipe.stage import console
 def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp_path, capsys):
     log = tmp_path / "log"
     watch = console.Watch(tmp_path / "stage1_format", log)
+    alarm, gate = "ALARM 61% of the messages (step 4)", "GATE left at step 4"
+    note = "NOTE the reward compute_score of my.py has no parameter `prize`"
     log.write_text(
-        "alarms: {malformed: 0.6}\n"
-        "\x1b[36m(TaskRunnerV1 pid=4436)\x1b[0m ALARM 61% of the messages (step 4)\n"
-        "(TaskRunnerV1 pid=4436, ip=10.0.0.1) GATE left at step 4\n"
-        "NOTE the reward compute_score of my.py has no parameter `prize`\n"
-        "NOTE       1 training row\n"
-        "REWARD FAILED on a: b\n"
-        "ALARM cut o"
+        f"alarms: {{malformed: 0.6}}\n\x1b[36m(TaskRunnerV1 pid=4436)\x1b[0m {alarm}\n"
+        f"(TaskRunnerV1 pid=4436, ip=10.0.0.1) {gate}\n{note}\n"
+        "NOTE       1 training row\nREWARD FAILED on a: b\nALARM cut o"
     )
     watch()
     with log.open("a") as file:
         file.write("ff\n")
     watch()
-    assert capsys.readouterr().out.splitlines() == [
-        "stage1_format  ALARM 61% of the messages (step 4)",
-        "stage1_format  GATE left at step 4",
-        "stage1_format  NOTE the reward compute_score of my.py has no parameter `prize`",
-        "stage1_format  REWARD FAILED on a: b",
-        "stage1_format  ALARM cut off",
-    ]
+    shown = (alarm, gate, note, "REWARD FAILED on a: b", "ALARM cut off")
+    assert capsys.readouterr().out.splitlines() == [f"stage1_format  {line}" for line in shown]
     for value, shown in ((0.0512, "0.0512"), (float("nan"), "nan"), (123.4, "123")):
         assert f"grad_norm {shown}" in console.step_line({"critic/score/mean": 1.0, "actor/grad_norm": value})
     seconds = {step: {"timing_s/step": 50.0 if step > 2 else 1e4, "timing_s/testing": 10.0} for step in range(1, 8)}

@@ -95,7 +95,6 @@ def test_a_stage_is_judged_by_the_steps_up_to_its_last(tmp_path):
     for number, (gate, *expected) in enumerate(
         [({"kind": "minimum", "value": 0.5}, True, False), ({"kind": "minimum", "value": 0.6}, False, True)]
         + [({"value": 0.5}, True, False), ({"value": 0.6}, False, False)]
-        + [({"value": 0.6, "required": True}, False, True), ({"value": 0.5, "required": True}, True, False)]
     ):
         config = config_of(tmp_path / str(number), stage__gate={**LEAVE, **gate})
         steps = [(1, {"m": 0.9}), (2, {"m": 0.4}), (3, {"other": 9.0}), (4, {"m": 0.6}), (5, {"m": 5.0})]

@@ -151,8 +151,7 @@ def test_an_adapter_knows_its_base_wherever_that_is(saved, starts, tmp_path):
 
 def test_an_adapter_that_is_damaged_or_no_plain_lora_is_one_line(saved, tmp_path):
     settings = [{"peft_type": "IA3"}, {"r": "8"}, {"lora_alpha": True}, {"use_dora": True}, {"bias": "all"}]
-    settings += [{"target_modules": "(a+)+$"}, {"auto_mapping": {"parent_library": "os"}}]
-    settings += [{"of_a_later_release": {"import": "os"}}]
+    settings += [{"target_modules": "(a+)+$"}, {"auto_mapping": {"parent_library": "os"}}, {"newer": {"import": "os"}}]
     nameless = edited("adapter_config.json", base_model_name_or_path=None)
     harms = [
         lambda folder: (folder / "adapter_config.json").unlink(),

@@ -8,6 +8,7 @@ THRESHOLDS = {"malformed": 0.6, "truncated": 0.25, "lost": 0.05, "alike": 0.95, 
 GOOD = {"train/format_rate": 0.9, "train/stop/max_tokens": 0.1, "train/lost_samples": 0.0, "train/turns": 4.0}
 NOTHING = {"critic/score/min": 0.0, "critic/score/max": 0.0}
 POOR = "90% of the messages are malformed (stage.alarms.malformed=0.6), and nothing was earned; see"
+UPDATE = {"actor/grad_norm": nan, "critic/loss": inf, "rollout_corr/kl": inf, "actor/why": "nan"}
 GRADIENTS = {f"actor/{letter}": nan for letter in "fedcba"}
 HOPELESS = "nothing was earned: every sample scored 0. Unless 0 is the best score, see"
 
@@ -26,10 +27,7 @@ def test_a_step_raises_the_alarms_that_its_metrics_ask_for() -> None:
         ({"train/format_rate": nan}, ["nan% of the messages are malformed"]),
         ({"train/lost_samples": nan, "train/stop/max_tokens": nan}, ["nan% of the episodes", "nan% of the samples"]),
         ({"train/groups_alike": nan}, ["nan% of the groups"]),
-        (
-            {"actor/grad_norm": nan, "critic/loss": inf, "rollout_corr/kl": inf, "actor/why": "nan"},
-            ["not finite: actor/grad_norm, critic/loss; verl skips"],
-        ),
+        (UPDATE, ["not finite: actor/grad_norm, critic/loss; verl skips"]),
         (GRADIENTS, ["not finite: actor/a, actor/b, actor/c, actor/d, actor/e; verl skips"]),
         ({"critic/score/min": -0.1, "critic/score/max": 0.0}, []),
         ({"critic/score/min": 0.0, "critic/score/max": 0.1}, []),

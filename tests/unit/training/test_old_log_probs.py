@@ -25,17 +25,10 @@ TRAINERS = {
 }
 """What the trainer computes where the engine has SHORT."""
 EVERY_THIRD = "stage.old_log_probs_every=3"
-CONFIG = {
-    "algorithm": {
-        "rollout_correction": {"rollout_is": None, "rollout_rs": None, "bypass_mode": False},
-        "use_kl_in_reward": False,
-    },
-    "actor_rollout_ref": {
-        "actor": {"ppo_mini_batch_size": 2, "ppo_epochs": 1},
-        "rollout": {"calculate_log_probs": True},
-    },
-    "data": {"train_batch_size": 2},
-}
+CORRECTION = {"rollout_is": None, "rollout_rs": None, "bypass_mode": False}
+POLICY = {"actor": {"ppo_mini_batch_size": 2, "ppo_epochs": 1}, "rollout": {"calculate_log_probs": True}}
+CONFIG = {"algorithm": {"rollout_correction": CORRECTION, "use_kl_in_reward": False}, "actor_rollout_ref": POLICY}
+CONFIG["data"] = {"train_batch_size": 2}
 
 
 def run(patch, setting, computes):

@@ -68,13 +68,11 @@ def test_a_start_validates_first_what_a_killed_one_has_saved_and_not_validated(t
 
 
 def test_faults_of_model_environment_and_engine_are_counted_apart(trainer_for):
-    extra = [
-        {"reward_extra_info": {"stop/format_errors": 1.0}, "engine_faults": 0, "user_faults": 0},
-        {"reward_extra_info": {"stop/format_errors": 0.0, "why": "a text"}, "engine_faults": 2, "user_faults": 1}
-        | {"seconds": {"reward": 2.0}},
-    ]
+    one = {"reward_extra_info": {"stop/format_errors": 1.0}, "engine_faults": 0, "user_faults": 0}
+    other = {"reward_extra_info": {"stop/format_errors": 0.0, "why": "a text"}, "engine_faults": 2, "user_faults": 1}
+    other["seconds"] = {"reward": 2.0}
     trainer = trainer_for(SimpleNamespace(failure_keys={"train": {"a"}}), groups=2)
-    metrics = metrics_of(trainer, ["a_0_0", "a_1_0"], extra=extra)
+    metrics = metrics_of(trainer, ["a_0_0", "a_1_0"], extra=[one, other])
     expected = {"stop/format_errors": 0.5, "bfcl/base/stop/format_errors": 1, "lost_samples": 0.75}
     expected |= {"failed_rewards": 0.5, "engine_faults": 1, "user_faults": 0.5, "tool_faults": 0, "seconds/reward": 2}
     expected |= {"groups_alike": 1, "bfcl/miss_func/stop/format_errors": 0, "lone_samples": 0}

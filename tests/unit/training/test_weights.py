@@ -39,11 +39,9 @@ def send(trainers, engines):
                 received[number][name] = weight
         one.finalize()
 
-    threads = [
-        threading.Thread(target=lambda *given: asyncio.run(act(*given)), args=(one, number, settings), daemon=True)
-        for side, settings in zip((actors, players), topology, strict=True)
-        for number, one in enumerate(side)
-    ]
+    sides = zip((actors, players), topology, strict=True)
+    roles = [(one, number, settings) for side, settings in sides for number, one in enumerate(side)]
+    threads = [threading.Thread(target=lambda *it: asyncio.run(act(*it)), args=role, daemon=True) for role in roles]
     for thread in threads:
         thread.start()
     for thread in threads:
