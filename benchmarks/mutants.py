@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import chain
 from multiprocessing import Pool
 from pathlib import Path
 from random import Random
@@ -122,25 +123,27 @@ def pytest_runtest_logreport(report: Any) -> None:
             print(json.dumps([report.nodeid, report.duration]), file=file)
 
 
-def judging(tree: Path) -> list[str]:
-    """The tests that come to the function in which a copy of the tree differs from its commit; the quick ones first."""
+def judging(tree: Path) -> tuple[list[str], float]:
+    """The tests that come to the function that a tree has edited, quick files first, and the seconds of the slowest."""
     given = subprocess.run(["git", "diff", "-U0"], cwd=tree, capture_output=True, text=True, check=True).stdout
     path, line = re.search(r"^\+\+\+ b/(.*)$", given, re.M)[1], int(re.search(r"^@@ -(\d+)", given, re.M)[1])
-    known = json.loads(REACH.read_text())
+    known, files = json.loads(REACH.read_text()), Counter[str]()
     spans = known["reached"].get(path, {})
     inside = [span for span in spans if int(span.split("-")[0]) <= line <= int(span.split("-")[1])]
-    tests = spans[inside[0]] if inside else {name for names in spans.values() for name in names}
-    return sorted(tests, key=known["seconds"].__getitem__)
+    tests = {*chain.from_iterable([spans[inside[0]]] if inside else spans.values())}
+    for name in tests:
+        files[name.partition("::")[0]] += known["seconds"][name]
+    return sorted(tests, key=lambda name: (files[file := name.partition("::")[0]], file)), max([0, *files.values()])
 
 
 def judge(everything: bool) -> int:
-    """What cosmic-ray starts in the copy of the tree, with one edit in it: status 0 if no test fails."""
-    tests = ["tests/unit"] if everything else judging(Path.cwd())
+    """What cosmic-ray starts in the copy of the tree, with one edit in it: status 0 if no test fails or hangs."""
+    tests, longest = (["tests/unit"], 100.0) if everything else judging(Path.cwd())
     if not tests:
         return 0
-    given = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
-    return subprocess.run([sys.executable, "-m", "pytest", *given], env=environment).returncode
+    given = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
+    given += ["-o", "faulthandler_exit_on_timeout=true", "-o", f"faulthandler_timeout={60 + 3 * longest}"]
+    return subprocess.run(given, env={**os.environ, "PYTHONPATH": str(Path.cwd())}).returncode
 
 
 def drawn(items: list[Any], seed: int, number: int) -> list[Any]:
@@ -151,8 +154,7 @@ def drawn(items: list[Any], seed: int, number: int) -> list[Any]:
         places[str(mutation.module_path)][mutation.start_pos].append(item)
     for path, found in places.items():
         quiet = silent(ast.parse(Path(path).read_text()))
-        for place in [place for place in found if place[0] in quiet]:
-            del found[place]
+        places[path] = {place: some for place, some in found.items() if place[0] not in quiet}
     sizes = {path: len(Path(path).read_text().splitlines()) for path in sorted(places)}
     random, chosen, owed = Random(seed), [], Random(seed).random()
     for path, lines in sizes.items():
@@ -211,8 +213,7 @@ def table(seed: int) -> None:
 
     nothing = json.loads((TABLES / "nothing.json").read_text()) if (TABLES / "nothing.json").exists() else {}
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    lived = dict[str, Any]()
-    late, done = dict[str, bool](), list[Any]()
+    lived, late, done = dict[str, Any](), dict[str, bool](), list[Any]()
     for worker in range(WORKERS):
         with use_db(OUT / str(seed) / str(worker) / "session.sqlite") as session:
             done += session.completed_work_items
@@ -220,8 +221,7 @@ def table(seed: int) -> None:
             late |= {item.job_id: result.is_killed for item, result in session.completed_work_items}
     for item, result in done:
         place = item.mutations[0]
-        operator = place.operator_name.partition("/")[2]
-        name = f"{place.module_path}:{place.start_pos[0]} {operator} {place.occurrence}"
+        name = f"{place.module_path}:{place.start_pos[0]} {place.operator_name.partition('/')[2]} {place.occurrence}"
         edit = [line for line in (result.diff or "").splitlines() if re.match(r"[-+](?![-+])", line)]
         caught = result.is_killed or late.get(item.job_id, False)
         what = "caught" if caught else "changes nothing" if (reason := nothing.get(name)) else "lived"
