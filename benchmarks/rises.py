@@ -92,7 +92,7 @@ def above(name: str, control: str, seed: int) -> None:
         of, since, _ = row["of"].partition(", since ")
         tasks = {"/".join(map(str, task)): values for task, values in first.get(of, {}).items()}
         last = {name: (task.cluster, [task.last]) for name, task in from_row(row).tasks.items()}
-        if since and (moved := compare(tasks, last)):
+        if since and not of.endswith((", called", ", surplus")) and (moved := compare(tasks, last)):
             rows.append(as_row(row["stage"], f"{of}, above {control}", moved))
     path.write_text(json.dumps({**result, "rows": [*kept, *rows]}, indent=1) + "\n")
 
