@@ -69,9 +69,8 @@ def found_in(folder: Path) -> dict[str, Any]:
         for begin, moved in since.items()
         if begin != BEFORE
     ]
-    steps = {stage.name: max(read_steps(stage)) for stage in trained_stages(folder)}
     return {
-        "steps": steps,
+        "steps": {stage.name: max(read_steps(stage)) for stage in trained_stages(folder)},
         "held_out": {row: dict(zip(titles, (share for share, _ in shares), strict=True)) for row, shares, _ in held},
         "rows": [as_row(stage, of, difference) for stage, of, difference in found],
     }
@@ -90,7 +89,7 @@ def above(name: str, control: str, seed: int) -> None:
     rows = []
     for row in kept:
         of, since, _ = row["of"].partition(", since ")
-        tasks = {"/".join(map(str, task)): values for task, values in first.get(of, {}).items()}
+        tasks = {tuple(map(str, task)): values for task, values in first.get(of, {}).items()}
         last = {name: (task.cluster, [task.last]) for name, task in from_row(row).tasks.items()}
         if since and not of.endswith((", called", ", surplus")) and (moved := compare(tasks, last)):
             rows.append(as_row(row["stage"], f"{of}, above {control}", moved))
@@ -109,7 +108,8 @@ def as_row(stage: str, of: str, difference: Difference) -> dict[str, Any]:
 
 def from_row(row: dict[str, Any]) -> Difference:
     lines = [line.split("\t") for line in row["tasks"]]
-    tasks = {name: Task(cluster, float(first), float(last)) for name, cluster, first, last in lines}
+    parts = [(*(tuple(text.split("/")) for text in line[:2]), *map(float, line[2:])) for line in lines]
+    tasks = {name: Task(cluster, first, last) for name, cluster, first, last in parts}
     return Difference(row["first"], row["last"], tasks, row["missing"], row["all_tasks"])
 
 
