@@ -107,7 +107,7 @@ def reach(tests: list[str]) -> None:
         name, spent = json.loads(line)
         known[name] = known.get(name, 0.0) + spent
     reached: dict[str, dict[str, list[str]]] = {}
-    for file in sorted(found.measured_files()):
+    for file in sorted(name for name in found.measured_files() if name.endswith(".py")):
         path = str(Path(file).relative_to(ROOT))
         contexts = found.contexts_by_lineno(file)
         spans = reached.setdefault(path, {})
