@@ -32,13 +32,12 @@ CONFIG = ROOT / "benchmarks" / "mutants.toml"
 OUT = Path(os.environ.get("MUTANTS", ROOT / "outputs" / "mutants"))
 REACH, TABLES = OUT / "reach.json", ROOT / "docs" / "data" / "mutants"
 HOSTILE = [f"tests/unit/interaction/test_{name}.py" for name in ("boundary", "hostile_environment")]
-"""Tests whose code forks and hangs: where coverage begins in each process, their worker is lost."""
+"""Tests whose code hangs and is stopped: under coverage their process is lost. They judge all of interaction/."""
 NUMBER, AGAIN, WORKERS = 320, 40, 2
 COVERAGE = """[run]
-branch = false
 parallel = true
 sigterm = true
-patch = %s
+patch = subprocess
 context = ${PYTEST_CURRENT_TEST-}
 data_file = %s
 source = %s
@@ -49,8 +48,11 @@ SAYS = re.compile(r"(?:print|warn|warning|info|debug|error|exception|note|log|fa
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """As a plugin of pytest: lines that run now are this test's."""
+    """As a plugin of pytest: lines that run now are this test's, also those of a process that it starts."""
     import coverage
+
+    if os.environ.pop("COVERAGE_PROCESS_CONFIG", None):  # of the run's beginning, when no test had a name
+        os.environ["COVERAGE_PROCESS_START"] = str(OUT / "coveragerc")
 
     if current := coverage.Coverage.current():
         current.switch_context(item.nodeid)
@@ -86,7 +88,7 @@ def functions(tree: ast.Module) -> list[tuple[int, int]]:
     return sorted(found, key=lambda span: span[1] - span[0])
 
 
-def reach(tests: list[str]) -> None:
+def reach() -> None:
     """Run the suite once; note the tests that come to each function, and their seconds."""
     OUT.mkdir(parents=True, exist_ok=True)
     for path in (*OUT.glob(".coverage*"), OUT / "seconds.jsonl"):
@@ -94,18 +96,19 @@ def reach(tests: list[str]) -> None:
     settings, data = OUT / "coveragerc", OUT / ".coverage"
     rooms = ("rewards", "interaction", "bfcl_env", "tau_env", "data_prep", "recipe")
     start = [sys.executable, "-m", "coverage"]
-    for patch, chosen in (("subprocess", [*tests, *(f"--ignore={path}" for path in HOSTILE)]), ("", HOSTILE)):
-        settings.write_text(COVERAGE % (patch, data, ",".join(str(ROOT / name) for name in rooms)))
-        given = f"run --rcfile={settings} -m pytest -q -p benchmarks.mutants -n 2 --dist loadfile".split()
-        subprocess.run([*start, *given, *chosen], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    settings.write_text(COVERAGE % (data, ",".join(str(ROOT / name) for name in rooms)))
+    given, environment = "-m pytest -q -p benchmarks.mutants".split(), {**os.environ, "PYTHONPATH": str(ROOT)}
+    quiet = ["-n", "2", "--dist", "loadfile", *(f"--ignore={path}" for path in HOSTILE)]
+    subprocess.run([*start, "run", f"--rcfile={settings}", *given, *quiet], cwd=ROOT, env=environment, check=True)
+    subprocess.run([sys.executable, *given, *HOSTILE], cwd=ROOT, env=environment, check=True)
     subprocess.run([*start, "combine", f"--rcfile={settings}"], cwd=ROOT, check=True)
     from coverage import CoverageData
 
-    found, known = CoverageData(str(data)), dict[str, float]()
+    found, known, of_file = CoverageData(str(data)), Counter[str](), defaultdict[str, set[str]](set)
     found.read()
-    for line in (OUT / "seconds.jsonl").read_text().splitlines():
-        name, spent = json.loads(line)
-        known[name] = known.get(name, 0.0) + spent
+    for name, spent in map(json.loads, (OUT / "seconds.jsonl").read_text().splitlines()):
+        known[name] += spent
+        of_file[name.partition("::")[0]].add(name)
     reached: dict[str, dict[str, list[str]]] = {}
     for file in sorted(name for name in found.measured_files() if name.endswith(".py")):
         path = str(Path(file).relative_to(ROOT))
@@ -113,9 +116,8 @@ def reach(tests: list[str]) -> None:
         spans = reached.setdefault(path, {})
         for first, last in functions(ast.parse(Path(file).read_text())):
             names = {name for line in range(first + 1, last + 1) for name in contexts.get(line, ())}
-            spans[f"{first}-{last}"] = sorted(
-                {re.sub(r" \((?:call|setup|teardown)\)$", "", name) for name in names} & known.keys()
-            )
+            apart = [of_file[name.partition("::")[0]] for name in names if name[-1:] == ")"]  # of a process
+            spans[f"{first}-{last}"] = sorted({*names & known.keys(), *chain.from_iterable(apart)})
     REACH.write_text(json.dumps({"seconds": known, "reached": reached}))
 
 
@@ -133,7 +135,9 @@ def judging(tree: Path) -> tuple[list[str], float]:
     known, files = json.loads(REACH.read_text()), Counter[str]()
     spans = known["reached"].get(path, {})
     inside = [span for span in spans if int(span.split("-")[0]) <= line <= int(span.split("-")[1])]
-    tests = {*chain.from_iterable([spans[inside[0]]] if inside else spans.values())}
+    tests = {*chain.from_iterable([spans[inside[0]]] if inside and spans[inside[0]] else spans.values())}
+    if path.startswith("interaction/"):
+        tests.update(name for name in known["seconds"] if name.startswith(tuple(HOSTILE)))
     for name in tests:
         files[name.partition("::")[0]] += known["seconds"][name]
     return sorted(tests, key=lambda name: (files[file := name.partition("::")[0]], file)), max([0, *files.values()])
@@ -243,13 +247,12 @@ def main() -> int:
     parser.add_argument("what", choices=("reach", "run", "table", "judge"))
     parser.add_argument("seed", nargs="?", type=int, default=1)
     parser.add_argument("--number", type=int, default=NUMBER, help=f"of mutants (default: {NUMBER})")
-    parser.add_argument("--tests", nargs="*", default=[], metavar="PATH", help="of reach (default: the whole suite)")
     parser.add_argument("--all", action="store_true", help="of judge: by all of tests/unit")
     given = parser.parse_args()
     if given.what == "judge":
         return judge(given.all)
     if given.what == "reach":
-        reach(given.tests)
+        reach()
     elif given.what == "run":
         run(given.seed, given.number)
     else:
