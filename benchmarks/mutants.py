@@ -42,7 +42,7 @@ context = ${PYTEST_CURRENT_TEST-}
 data_file = %s
 source = %s
 """
-SAYS = re.compile(r"(?:print|warn|warning|info|debug|error|exception|note|log|fail|add_argument|fill|aligned)$")
+SAYS = re.compile(r"(?:print|warn|warning|info|debug|error|exception|note|log|fail|exit|add_argument|fill|aligned)$")
 """Functions whose calls only say something."""
 
 
@@ -173,13 +173,13 @@ def drawn(items: list[Any], seed: int, number: int) -> list[Any]:
     return chosen
 
 
-def run(seed: int, number: int) -> None:
+def run(seed: int, number: int, files: list[str]) -> None:
     """Draw, unless that is done, and judge what has no result yet: each worker its share, in a tree of its own."""
     with Pool(WORKERS) as pool:
-        pool.starmap(work, [(seed, number, worker) for worker in range(WORKERS)])
+        pool.starmap(work, [(seed, number, files, worker) for worker in range(WORKERS)])
 
 
-def work(seed: int, number: int, worker: int) -> None:
+def work(seed: int, number: int, files: list[str], worker: int) -> None:
     """The share of one of the workers."""
     from cosmic_ray.commands import execute, init
     from cosmic_ray.config import load_config
@@ -196,8 +196,8 @@ def work(seed: int, number: int, worker: int) -> None:
     config = load_config(str(CONFIG))
     with use_db(folder / "session.sqlite") as session:
         if not session.num_work_items:
-            files = filter_paths(find_modules(map(Path, config["module-path"])), config["excluded-modules"])
-            init(sorted(files), session, {})
+            modules = find_modules(map(Path, files or config["module-path"]))
+            init(sorted(filter_paths(modules, config["excluded-modules"])), session, {})
             chosen = drawn([*session.work_items], seed, number)[worker::WORKERS]
             session.clear()
             session.add_work_items(chosen)
@@ -237,7 +237,6 @@ def table(seed: int) -> None:
         whole, none = found.total(), found["changes nothing"]
         share = found["caught"] / max(1, whole - none)
         print(f"{room:<14}{whole:>9}{found['caught']:>9}{found['lived']:>9}{none:>9}{share:>9.3f}")
-    TABLES.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"seed": seed, "counts": counts, "not caught": lived}, indent=1, ensure_ascii=False)
     (TABLES / f"{seed}.json").write_text(text + "\n")
 
@@ -247,6 +246,7 @@ def main() -> int:
     parser.add_argument("what", choices=("reach", "run", "table", "judge"))
     parser.add_argument("seed", nargs="?", type=int, default=1)
     parser.add_argument("--number", type=int, default=NUMBER, help=f"of mutants (default: {NUMBER})")
+    parser.add_argument("--files", nargs="*", metavar="PATH", help="of run: mutated in place of the configuration's")
     parser.add_argument("--all", action="store_true", help="of judge: by all of tests/unit")
     given = parser.parse_args()
     if given.what == "judge":
@@ -254,7 +254,7 @@ def main() -> int:
     if given.what == "reach":
         reach()
     elif given.what == "run":
-        run(given.seed, given.number)
+        run(given.seed, given.number, given.files)
     else:
         table(given.seed)
     return 0

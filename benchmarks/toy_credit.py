@@ -28,18 +28,15 @@ from verl.workers.config import FSDPActorConfig
 from recipe.credit.policy_loss import StepPolicyLossConfig
 from recipe.credit.registry import given
 
-CHOICES = 4
-LENGTH = 24
+CHOICES, LENGTH = 4, 24
 OBSERVATION = 6
 """Tokens of the environment between the steps."""
 LUCK = 0.6
 """Standard deviation of the draw in the first step."""
 OPENS, PAYS = 1, 2
 """The right tokens of the first and of the second step."""
-BATCH, GROUP = 64, 8
-EPOCHS = 2
+BATCH, GROUP, EPOCHS = 64, 8, 2
 ALGORITHMS = ("grpo", "turn_grpo", "step_grained", "appo", "tppo", "naive")
-
 CONFIG = Path(__file__).parents[1] / "recipe" / "config"
 
 
