@@ -141,3 +141,5 @@ def test_of_two_equal_gold_calls_each_counts_once_and_a_task_that_asks_for_one_t
     assert [attempt.call(Call("f", {"a": text})).facts["gold"] for text in ("no", "km", "km")] == [None, 1, 0]
     checked = check(single, [Call("f", {"a": "km"})] * 2)
     assert [mismatch.kind for mismatch in checked.mismatches] == ["wrong_count"], "of a task that asks for one"
+    any_call = replace(single, category="live_relevance").open()
+    assert [any_call.call(Call("f", {"a": "km"})).facts["gold"] for _ in range(2)] == [0, None]

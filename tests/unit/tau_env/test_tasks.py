@@ -17,7 +17,7 @@ from typing import Any, cast
 from interaction.call import Call
 from interaction.outcome import ErrorKind
 from tau_env import telecom, verdict
-from tau_env.domain import Action, Story, Task
+from tau_env.domain import Action, Assertion, Story, Task
 from tau_env.tasks import DOMAINS
 from tau_env.telecom.needs import FIXES
 from tau_env.verdict import is_heard, judge
@@ -128,6 +128,13 @@ def test_data_may_be_refuelled_up_to_the_amount_of_the_assertion() -> None:
         assert f"added {amount} GB" in said, said
     elsewhere = [("agent", Call("refuel_data", {**line, "line_id": "L1001", "gb_amount": 1.0}))]
     assert len(telecom.needless(task, played(telecom, task, elsewhere).written)) == 1
+
+
+def test_a_speed_is_asked_for_by_its_number_and_by_its_name() -> None:
+    database = played(telecom, with_fault("data_mode_off"), [("user", Call("toggle_data", {}))])
+    for name, holds in (({}, True), ({"expected_desc": "EXCELLENT"}, True), ({"expected_desc": "good"}, False)):
+        asked = Assertion("user", "assert_internet_speed", {"expected_speed": 200, **name}, True)
+        assert database.holds(asked) == holds, name
 
 
 def test_what_a_task_does_not_need_is_needless_and_so_is_what_is_done_twice() -> None:
