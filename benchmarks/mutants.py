@@ -6,8 +6,8 @@
     .venv/bin/python -m benchmarks.mutants table SEED     # caught and lived by room; docs/data/mutants/SEED.json
 
 benchmarks/mutants.toml says which files are mutated. Each file gets mutants by its lines, each place in it one at most.
-Annotations, decorators, what is raised, and calls that only say something are left alone. The edits are made in a copy
-of HEAD. Of the mutants that live 40 are judged by all of tests/unit too. Two are judged at a time. A draw takes hours.
+Annotations, what is raised, and calls that only say something are left alone. The edits are made in a copy of HEAD.
+Of the mutants that live 40 are judged by all of tests/unit too. Two are judged at a time. A draw takes hours.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from multiprocessing import Pool
 from pathlib import Path
@@ -33,7 +34,10 @@ OUT = Path(os.environ.get("MUTANTS", ROOT / "outputs" / "mutants"))
 REACH, TABLES = OUT / "reach.json", ROOT / "docs" / "data" / "mutants"
 HOSTILE = [f"tests/unit/interaction/test_{name}.py" for name in ("boundary", "hostile_environment")]
 """Tests whose code hangs and is stopped: under coverage their process is lost. They judge all of interaction/."""
+ROOMS = ("rewards", "interaction", "bfcl_env", "tau_env", "data_prep", "recipe")
 NUMBER, AGAIN, WORKERS = 320, 40, 2
+NOT_HERE = "tests/unit/test_setup.py::test_our_recipe_is_found_from_another_folder"
+"""The beginning of a test's name that fails in a copy, whose packages are those of the checkout."""
 COVERAGE = """[run]
 parallel = true
 sigterm = true
@@ -42,7 +46,7 @@ context = ${PYTEST_CURRENT_TEST-}
 data_file = %s
 source = %s
 """
-SAYS = re.compile(r"(?:print|warn|warning|info|debug|error|exception|note|log|fail|exit|add_argument|fill|aligned)$")
+SAYS = re.compile(r"print|warn|warning|info|debug|error|exception|note|log|fail|exit|add_argument|fill|aligned")
 """Functions whose calls only say something."""
 
 
@@ -59,26 +63,21 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     return (yield)
 
 
-def silent(tree: ast.Module) -> set[int]:
-    """Lines in which nothing is to be mutated."""
-    lines: set[int] = set()
+def silent(tree: ast.Module) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Begin and end, as (line, column), of what is not to be mutated."""
+    parts: list[ast.AST | None] = []
     for node in ast.walk(tree):
-        parts: list[ast.AST | None] = []
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
-            parts = [node.returns, *(one.annotation for one in given if one), *node.decorator_list]
+            parts += [node.returns, *(one.annotation for one in given if one)]
         elif isinstance(node, ast.AnnAssign):
-            parts = [node.annotation]
-        elif isinstance(node, ast.ClassDef):
-            parts = [*node.decorator_list]
+            parts += [node.annotation]
         elif isinstance(node, ast.Raise):
-            parts = [node]
+            parts += [node]
         elif isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            parts = [node] if SAYS.search(name) else []
-        for part in filter(None, parts):
-            lines.update(range(part.lineno, part.end_lineno + 1))
-    return lines
+            parts += [node] if SAYS.fullmatch(name) else []
+    return [((part.lineno, part.col_offset), (part.end_lineno, part.end_col_offset)) for part in parts if part]
 
 
 def functions(tree: ast.Module) -> list[tuple[int, int]]:
@@ -94,9 +93,8 @@ def reach() -> None:
     for path in (*OUT.glob(".coverage*"), OUT / "seconds.jsonl"):
         path.unlink(missing_ok=True)
     settings, data = OUT / "coveragerc", OUT / ".coverage"
-    rooms = ("rewards", "interaction", "bfcl_env", "tau_env", "data_prep", "recipe")
     start = [sys.executable, "-m", "coverage"]
-    settings.write_text(COVERAGE % (data, ",".join(str(ROOT / name) for name in rooms)))
+    settings.write_text(COVERAGE % (data, ",".join(str(ROOT / name) for name in ROOMS)))
     given, environment = "-m pytest -q -p benchmarks.mutants".split(), {**os.environ, "PYTHONPATH": str(ROOT)}
     quiet = ["-n", "2", "--dist", "loadfile", *(f"--ignore={path}" for path in HOSTILE)]
     subprocess.run([*start, "run", f"--rcfile={settings}", *given, *quiet], cwd=ROOT, env=environment, check=True)
@@ -118,7 +116,8 @@ def reach() -> None:
             names = {name for line in range(first + 1, last + 1) for name in contexts.get(line, ())}
             apart = [of_file[name.partition("::")[0]] for name in names if name[-1:] == ")"]  # of a process
             spans[f"{first}-{last}"] = sorted({*names & known.keys(), *chain.from_iterable(apart)})
-    REACH.write_text(json.dumps({"seconds": known, "reached": reached}))
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    REACH.write_text(json.dumps({"commit": commit, "seconds": known, "reached": reached}))
 
 
 def pytest_runtest_logreport(report: Any) -> None:
@@ -140,14 +139,15 @@ def judging(tree: Path) -> tuple[list[str], float]:
         tests.update(name for name in known["seconds"] if name.startswith(tuple(HOSTILE)))
     for name in tests:
         files[name.partition("::")[0]] += known["seconds"][name]
-    return sorted(tests, key=lambda name: (files[file := name.partition("::")[0]], file)), max([0, *files.values()])
+    there = [name for name in known["seconds"] if name in tests]
+    return sorted(there, key=lambda name: files[name.partition("::")[0]]), max([0, *files.values()])
 
 
 def judge(everything: bool) -> int:
     """What cosmic-ray starts in the copy of the tree, with one edit in it: status 0 if no test fails or hangs."""
-    tests, longest = (["tests/unit"], 100.0) if everything else judging(Path.cwd())
+    tests, longest = ([], 0.0) if everything else judging(Path.cwd())
     if not tests:
-        return 0
+        tests, longest = ["tests/unit", "--deselect", NOT_HERE], 100.0
     given = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
     given += ["-o", "faulthandler_exit_on_timeout=true", "-o", f"faulthandler_timeout={60 + 3 * longest}"]
     return subprocess.run(given, env={**os.environ, "PYTHONPATH": str(Path.cwd())}).returncode
@@ -155,21 +155,29 @@ def judge(everything: bool) -> int:
 
 def drawn(items: list[Any], seed: int, number: int) -> list[Any]:
     """So many, spread over the files by their lines and over the places within each."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
     places: dict[str, dict[Any, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for item in sorted(items, key=lambda item: (item.mutations[0].operator_name, item.mutations[0].occurrence)):
-        if "Operator_Pow_" not in (mutation := item.mutations[0]).operator_name:  # in {**x} nothing else compiles
-            places[str(mutation.module_path)][mutation.start_pos].append(item)
-    for path, found in places.items():
-        quiet = silent(ast.parse(Path(path).read_text()))
-        places[path] = {place: some for place, some in found.items() if place[0] not in quiet}
-    sizes = {path: len(Path(path).read_text().splitlines()) for path in sorted(places)}
+        places[str(item.mutations[0].module_path)][item.mutations[0].start_pos].append(item)
+    texts = {path: Path(path).read_text() for path in sorted(places)}
+    whole = sum(len(text.splitlines()) for text in texts.values())
     random, chosen, owed = Random(seed), [], Random(seed).random()
-    for path, lines in sizes.items():
-        owed += number * lines / sum(sizes.values())
-        some = random.sample(sorted(places[path]), min(int(owed), len(places[path])))
+    for path, text in texts.items():
+        quiet = silent(ast.parse(text))
+        found = [place for place in sorted(places[path]) if not any(begin <= place < end for begin, end in quiet)]
+        owed += number * len(text.splitlines()) / whole
+        some = random.sample(found, min(int(owed), len(found)))
         owed -= int(owed)
         for place in some:
-            chosen.append(random.choice(places[path][place]))
+            for item in random.sample(kinds := places[path][place], len(kinds)):
+                edit = item.mutations[0]
+                with suppress(SyntaxError):  # of {**x} and f(*, x) most edits do not compile
+                    operator = get_operator(edit.operator_name)(**edit.operator_args)
+                    compile(mutate_code(text, operator, edit.occurrence), path, "exec")
+                    chosen.append(item)
+                    break
     return chosen
 
 
@@ -183,7 +191,7 @@ def work(seed: int, number: int, files: list[str], worker: int) -> None:
     """The share of one of the workers."""
     from cosmic_ray.commands import execute, init
     from cosmic_ray.config import load_config
-    from cosmic_ray.modules import filter_paths, find_modules
+    from cosmic_ray.modules import find_modules
     from cosmic_ray.work_db import use_db
 
     folder, os.environ["MUTANTS"] = OUT / str(seed) / str(worker), str(OUT)
@@ -193,14 +201,14 @@ def work(seed: int, number: int, files: list[str], worker: int) -> None:
             (tree / name).symlink_to(ROOT / name)
     os.chdir(tree)
     subprocess.run(["git", "checkout", "-q", "."], check=True)  # a run that was killed leaves its edit
+    of_reach = ["git", "diff", "--exit-code", json.loads(REACH.read_text())["commit"], "--", *ROOMS]
+    subprocess.run(of_reach, check=True)  # else another `reach` is due
     config = load_config(str(CONFIG))
     with use_db(folder / "session.sqlite") as session:
         if not session.num_work_items:
-            modules = find_modules(map(Path, files or config["module-path"]))
-            init(sorted(filter_paths(modules, config["excluded-modules"])), session, {})
-            chosen = drawn([*session.work_items], seed, number)[worker::WORKERS]
-            session.clear()
-            session.add_work_items(chosen)
+            with use_db(folder / "all.sqlite") as possible:
+                init(sorted(find_modules(map(Path, files or config["module-path"]))), possible, {})
+                session.add_work_items(drawn([*possible.work_items], seed, number)[worker::WORKERS])
         execute(session, config)
         lived = [item for item, result in session.completed_work_items if not result.is_killed]
     with use_db(folder / "again.sqlite") as session:
@@ -225,18 +233,24 @@ def table(seed: int) -> None:
             late |= {item.job_id: result.is_killed for item, result in session.completed_work_items}
     for item, result in done:
         place = item.mutations[0]
-        name = f"{place.module_path}:{place.start_pos[0]} {place.operator_name.partition('/')[2]} {place.occurrence}"
         edit = [line for line in (result.diff or "").splitlines() if re.match(r"[-+](?![-+])", line)]
+        name = f"{place.module_path}: {' '.join(edit[-1:])}"
         caught = result.is_killed or late.get(item.job_id, False)
         what = "caught" if caught else "changes nothing" if (reason := nothing.get(name)) else "lived"
         counts[place.module_path.parts[0]][what] += 1
         if not caught:
-            lived[name] = {"edit": edit, "all of tests/unit": item.job_id in late, "changes nothing": reason}
+            lived[name] = {
+                "line": place.start_pos[0],
+                "was": edit[:1],
+                "all of tests/unit": item.job_id in late,
+                "changes nothing": reason,
+            }
     print(f"{'room':<14}{'mutants':>9}{'caught':>9}{'lived':>9}{'nothing':>9}{'share':>9}")
     for room, found in [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]:
         whole, none = found.total(), found["changes nothing"]
         share = found["caught"] / max(1, whole - none)
         print(f"{room:<14}{whole:>9}{found['caught']:>9}{found['lived']:>9}{none:>9}{share:>9.3f}")
+    TABLES.mkdir(exist_ok=True)
     text = json.dumps({"seed": seed, "counts": counts, "not caught": lived}, indent=1, ensure_ascii=False)
     (TABLES / f"{seed}.json").write_text(text + "\n")
 

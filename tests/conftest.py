@@ -19,8 +19,9 @@ LONGEST = ("test_training.py", "test_gym_env.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest files first, and leaves the others as they are."""
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    """Where processes share them puts the longest files first, and leaves the others as they are."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 def environments_as_before() -> Iterator[None]:
