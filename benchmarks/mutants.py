@@ -173,7 +173,7 @@ def drawn(items: list[Any], seed: int, number: int) -> list[Any]:
         for place in some:
             for item in random.sample(kinds := places[path][place], len(kinds)):
                 edit = item.mutations[0]
-                with suppress(SyntaxError):  # of {**x} and f(*, x) most edits do not compile
+                with suppress(SyntaxError, AttributeError):  # of {**x}, f(*, x) or `except (a.b, c)` most do not compile
                     operator = get_operator(edit.operator_name)(**edit.operator_args)
                     compile(mutate_code(text, operator, edit.occurrence), path, "exec")
                     chosen.append(item)
