@@ -6,8 +6,9 @@
     .venv/bin/python -m benchmarks.mutants table SEED     # caught and lived by room; docs/data/mutants/SEED.json
 
 benchmarks/mutants.toml says which files are mutated. Each file gets mutants by its lines, each place in it one at most.
-Annotations, what is raised, and calls that only say something are left alone. The edits are made in a copy of HEAD.
-Of the mutants that live 40 are judged by all of tests/unit too. Two are judged at a time. A draw takes hours.
+Annotations, what is raised, calls that only say something, and whether a class is frozen or a function cached are left
+alone. The edits are made in a copy of HEAD. Of the mutants that live 40 are judged by all of tests/unit too. Two are
+judged at a time. A draw takes hours.
 """
 
 import argparse
@@ -70,9 +71,11 @@ def silent(tree: ast.Module) -> list[tuple[tuple[int, int], tuple[int, int]]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
             parts += [node.returns, *(one.annotation for one in given if one)]
-            parts += [one for one in node.decorator_list if "cache" in ast.unparse(one)]  # without it slower alone
+            parts += [one for one in node.decorator_list if "cache" in ast.unparse(one)]
         elif isinstance(node, ast.AnnAssign):
             parts += [node.annotation]
+        elif isinstance(node, ast.ClassDef):
+            parts += [one for one in node.decorator_list if "dataclass" in ast.unparse(one)]
         elif isinstance(node, ast.Raise):
             parts += [node]
         elif isinstance(node, ast.Call):
