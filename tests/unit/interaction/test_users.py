@@ -130,13 +130,13 @@ def rollouts(phone: Any, make_loop: Any, engine: Any, tmp_path: Path) -> Any:
 
 
 def test_users_of_all_episodes_are_waited_for_side_by_side(rollouts: Any) -> None:
-    user = {"kind": "scripted", "lines": list(SAYS), "seconds": 0.2}
+    user = {"kind": "scripted", "lines": list(SAYS), "seconds": 0.4}
     _, (output,) = rollouts(user)
     assert sum(output.extra_fields["episode"]["heard_seconds"]) == pytest.approx(output.clock.user, abs=1e-3)
     assert output.extra_fields["truncated"] is False
     began = time.monotonic()
     _, found = rollouts(user, 32)
-    assert time.monotonic() - began < 32 * 2 * 0.2 / 4
+    assert time.monotonic() - began < 32 * 2 * 0.4 / 4
     assert all(output.extra_fields["episode"]["outcome"]["passed"] for output in found)
 
 

@@ -75,7 +75,7 @@ def test_a_lost_node_ends_a_training_that_waits_and_is_named_where_one_fails(mon
     for nodes in (None, {"b": "second"}):
         with pytest.raises(ValueError), cluster.watching(nodes):
             raise ValueError
-    assert time.monotonic() - began < 2.0 and capsys.readouterr().out == ""
+    assert time.monotonic() - began < 5.0 and capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("name", ["raylet", "VLLM::EngineCore"])

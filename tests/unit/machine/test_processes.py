@@ -88,7 +88,7 @@ def test_status_and_output_are_kept_a_long_child_is_watched_and_an_orphan_is_end
     def watch():  # and the child joins a cluster meanwhile
         seen.append(LAUNCH.write(note, replace(LAUNCH.read(note), cluster="a:1")))
 
-    run_code("import time; time.sleep(2.5)", tmp_path, watch)
+    run_code("import time; time.sleep(3.5)", tmp_path, watch)
     assert len(seen) >= 2 and cleared == ["a:1"]
     orphan = "import subprocess as s, sys; c = s.Popen(['sleep', '300'], start_new_session=True)\n"
     assert run_code(f"{orphan}open(sys.argv[1], 'w').write(str(c.pid))", tmp_path, lambda: None, f"{tmp_path}/pid") == 0
@@ -185,12 +185,15 @@ def test_a_run_in_use_is_refused_and_a_copy_of_it_ends_nothing(start, tmp_path, 
         pass
 
 
-def test_a_note_that_names_what_is_not_the_launchs_harms_nothing_and_a_damaged_one_is_said(tmp_path, capsys):
+def test_a_note_that_names_what_is_not_the_launchs_harms_nothing_and_a_damaged_one_is_said(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(processes, "SHARED_MEMORY", (mine := f"of_a_test_{os.getpid()}_",))  # another start clears psm_
     (run := tmp_path / "run").mkdir()
     bystander = subprocess.Popen(["sleep", "300"], start_new_session=True)
     temporary = Path(tempfile.mkdtemp(prefix=TEMP))
     (link := temporary.with_name(f"{temporary.name}-link")).symlink_to(tmp_path)
-    shared = Path(tempfile.mkstemp(prefix="psm_", dir="/dev/shm")[1])
+    shared = Path(tempfile.mkstemp(prefix=mine, dir="/dev/shm")[1])
     theirs = {"pid": bystander.pid, "created": psutil.Process(bystander.pid).create_time()}
     good = {"token": "b" * 32, "temp": "/tmp/bfcl-none", "log": "x.log", "folder": identity(run)}
     notes = [theirs, theirs | {"created": 1.0}, {"pid": os.getsid(0)}, {"pid": -1}, {"token": ""}]
