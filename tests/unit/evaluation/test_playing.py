@@ -173,7 +173,7 @@ def test_the_user_speaks_first_and_last_side_by_side_and_is_kept(tmp_path):
         assert episode["options"] == {"greeting": "Be short."}
     assert all(request["messages"][0]["content"].startswith("Be short.") for request in done.requests)
     settings = json.loads((tmp_path / "out" / "settings.json").read_text())
-    assert settings["user"] == {"kind": "scripted", "lines": ["My line is dead.", "Goodbye."], "seconds": 0.5}
+    assert settings["user"] == {"kind": "scripted", "lines": ["My line is dead.", "Goodbye."], "seconds": 1.0}
     assert settings["options"] == {"greeting": "Be short."} and len(settings["source"]["environment_sha256"]) == 64
 
 
