@@ -89,13 +89,9 @@ async def heartbeat(gaps: list[float]) -> None:
 
 async def wave(replies: dict[str, list[list[int]]], tokenizer: Any, config: Any) -> list[float]:
     """Play one episode of each scenario, all at once; returns the gaps of the heartbeat in seconds."""
-
-    async def episode(task_id: str) -> None:
-        await play(task_id, GoldEngine(replies[task_id]), tokenizer, config)
-
     gaps: list[float] = []
     beat = asyncio.create_task(heartbeat(gaps))
-    await asyncio.gather(*map(episode, replies))
+    await asyncio.gather(*(play(name, GoldEngine(said), tokenizer, config) for name, said in replies.items()))
     beat.cancel()
     return gaps
 
@@ -108,9 +104,7 @@ def blocking(category: str, file: str | None, count: int, record_tokens: bool) -
         played = [*pool.map(lambda task: gold_messages(task, PROTOCOL), tasks)]
     for task, messages in zip(tasks, played, strict=True):
         texts += [message["content"] for message in messages[:2]]
-        replies[f"{environment}/{task.id}"] = [
-            message["content"] for message in messages if message["role"] == "assistant"
-        ]
+        replies[f"{environment}/{task.id}"] = [each["content"] for each in messages if each["role"] == "assistant"]
     tokenizer = make_tokenizer(texts)
     encoded = {
         name: [[*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id] for text in said]
@@ -118,7 +112,6 @@ def blocking(category: str, file: str | None, count: int, record_tokens: bool) -
     }
     gold._KNOWN.clear()  # making the messages has executed it
     tool_environment._kept.clear()
-
     steps: list[float] = []
     run = asyncio.events.Handle._run
 
@@ -133,9 +126,8 @@ def blocking(category: str, file: str | None, count: int, record_tokens: bool) -
         for name in ("first wave", "second wave"):
             steps.clear()
             began = time.perf_counter()
-            gaps = asyncio.run(wave(encoded, tokenizer, config))
+            gaps = sorted(asyncio.run(wave(encoded, tokenizer, config)))
             took = time.perf_counter() - began
-            gaps.sort()
             print(
                 f"{file or category} {name}: {len(tasks)} episodes in {took:.2f} s, "
                 f"longest step {1e3 * max(steps):.1f} ms, longest gap {1e3 * gaps[-1]:.1f} ms, "

@@ -22,11 +22,11 @@ import argparse
 import os
 import subprocess
 import sys
+import timeit
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -41,12 +41,7 @@ SHORT, LONG = ((90, 150), (20, 60)), ((400, 560), (300, 700))  # tokens of promp
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> float:
     """Of the fastest."""
-    times = []
-    for _ in range(repeats):
-        began = perf_counter()
-        work()
-        times.append(perf_counter() - began)
-    return min(times)
+    return min(timeit.repeat(work, number=1, repeat=repeats))
 
 
 def peak() -> float:

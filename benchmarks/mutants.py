@@ -254,7 +254,6 @@ def table(seed: int) -> None:
         whole, none = found.total(), found["changes nothing"]
         share = found["caught"] / max(1, whole - none)
         print(f"{room:<14}{whole:>9}{found['caught']:>9}{found['lived']:>9}{none:>9}{share:>9.3f}")
-    TABLES.mkdir(exist_ok=True)
     text = json.dumps({"seed": seed, "counts": counts, "not caught": lived}, indent=1, ensure_ascii=False)
     (TABLES / f"{seed}.json").write_text(text + "\n")
 

@@ -29,12 +29,9 @@ class Step:
     """One step of one trajectory."""
 
     trajectory: int
-    kind: tuple[int, ...]
-    """Its number in the trajectory, and the ids of the prompt."""
-    earned: float
-    """From it on."""
-    start: float
-    """Log-probability in nats, of all its tokens."""
+    kind: tuple[int, ...]  # its number in the trajectory, and the ids of the prompt
+    earned: float  # from it on
+    start: float  # log-probability in nats, of all its tokens
     trained: float
 
 
@@ -59,8 +56,7 @@ def steps_of(trajectories: Iterator[Stored], start: Any, trained: Any, temperatu
     steps = []
     for place, stored in enumerate(trajectories):
         both = (log_probs(model, stored, temperature) for model in (start, trained))
-        parts = zip(earned(stored, gamma), *both, strict=True)
-        for number, (value, before, after) in enumerate(parts):
+        for number, (value, before, after) in enumerate(zip(earned(stored, gamma), *both, strict=True)):
             steps.append(Step(place, (number, *stored.trajectory.prompt), value, before, after))
     return steps
 
