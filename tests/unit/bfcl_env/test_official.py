@@ -217,7 +217,7 @@ def test_random_literals_are_read_as_bfcl_does(language, pieces):
     collections = [kind for kind in EDGES if kind in language.TYPES]
     for _ in range(8_000):
         kind = rng.choice(collections * 3 + list(language.TYPES))
-        inner = rng.choice([name for name in language.TYPES if name not in EDGES] + [None])
+        inner = rng.choice([*language.TYPES, None])
         inner = inner if kind in language.COLLECTIONS else None
         text = "".join(rng.choice(pieces.split()) for _ in range(rng.randint(1, 14)))
         edges = EDGES.get(kind)

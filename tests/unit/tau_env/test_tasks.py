@@ -20,6 +20,7 @@ from tau_env import telecom, verdict
 from tau_env.domain import Action, Assertion, Story, Task
 from tau_env.tasks import DOMAINS
 from tau_env.telecom.needs import FIXES
+from tau_env.telecom.phone import Phone, Surroundings, Vpn
 from tau_env.verdict import is_heard, judge
 
 SHOPS: list[Any] = [DOMAINS["retail"], DOMAINS["airline"]]
@@ -135,6 +136,24 @@ def test_a_speed_is_asked_for_by_its_number_and_by_its_name() -> None:
     for name, holds in (({}, True), ({"expected_desc": "EXCELLENT"}, True), ({"expected_desc": "good"}, False)):
         asked = Assertion("user", "assert_internet_speed", {"expected_speed": 200, **name}, True)
         assert database.holds(asked) == holds, name
+
+
+SPEEDS = {
+    **{("2G", "excellent"): (0.25, "Very Poor"), ("3G", "excellent"): (3.0, "Poor"), ("3G", "fair"): (1.5, "Poor")},
+    **{("4G", "poor"): (11.0, "Fair"), ("4G", "good"): (44.0, "Good"), ("5G", "fair"): (137.5, "Excellent")},
+    **{("5G", "excellent", "saver"): (55.0, "Good"), ("5G", "excellent", "poor"): (27.5, "Good")},
+    **{("5G", "excellent", "saver", "poor"): (5.5, "Fair"), ("5G", "excellent", "excellent"): (275.0, "Excellent")},
+    **{("none", "excellent"): (0.0, "Very Poor"), ("5G", "none"): None},
+}
+"""Of network and signal, with data saver and with such a VPN, by upstream's formula."""
+
+
+def test_speeds_are_those_of_network_signal_and_settings() -> None:
+    for (network, signal, *more), speed in SPEEDS.items():
+        vpn = next((Vpn(server_performance=word) for word in more if word != "saver"), None)
+        how = {"network_technology_connected": network, "network_signal_strength": signal, "vpn_details": vpn}
+        phone = Phone(**how, data_saver_mode="saver" in more, vpn_connected=vpn is not None)
+        assert phone.speed(Surroundings()) == speed, (network, signal, more)
 
 
 def test_what_a_task_does_not_need_is_needless_and_so_is_what_is_done_twice() -> None:
