@@ -42,7 +42,7 @@ def report(monkeypatch, capsys, tmp_path):
     """Runs the command: exit status and what it printed."""
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["recipe.report", "--out", *map(str, (tmp_path / "out", *arguments))])
+        monkeypatch.setattr(sys, "argv", ["recipe.report", "--out", *map(str, (tmp_path / "new" / "out", *arguments))])
         try:
             command.main()
         except SystemExit as ends:
@@ -54,7 +54,7 @@ def report(monkeypatch, capsys, tmp_path):
 
 def test_the_example_comes_out_to_the_digit(example, tmp_path, report):
     status, said = report("--baseline", "ppo", "--compare", example)
-    assert status == 2 and "there are sft_cot, step_cot" in said and not (tmp_path / "out").exists()
+    assert status == 2 and "there are sft_cot, step_cot" in said and not (tmp_path / "new" / "out").exists()
     lines = report("--compare", example)[1].splitlines()
     assert lines[1].split() == "sft_cot 6 37.5 +- 10.2 58.3 +- 11.8 44.4 +- 10.7 47.9 +- 11.0 -".split()
     by_hand = {
@@ -64,16 +64,16 @@ def test_the_example_comes_out_to_the_digit(example, tmp_path, report):
     means, deviations = zip(*by_hand.values(), strict=True)
     by_hand["I1"] = ((4 * means[0] + 2 * means[1]) / 6, (4 * deviations[0] + 2 * deviations[1]) / 6)
     by_hand["Average"] = (sum(means) / 2, sum(deviations) / 2)
-    for row in list(csv.DictReader((tmp_path / "out" / "pass_rate.csv").open()))[:4]:
+    for row in list(csv.DictReader((tmp_path / "new" / "out" / "pass_rate.csv").open()))[:4]:
         assert (float(row["pass_rate"]), float(row["standard_deviation"])) == pytest.approx(by_hand[row["subset"]])
-    pairs = list(csv.DictReader((tmp_path / "out" / "differences.csv").open()))
+    pairs = list(csv.DictReader((tmp_path / "new" / "out" / "differences.csv").open()))
     assert [pair["subset"] for pair in pairs] == ["G1_instruction", "G1_tool", "all"]
     difference = float(pairs[2]["after"]) - float(pairs[2]["before"])
     assert difference == pytest.approx((1 / 3 + 1 / 2 + 1 / 2 + 0 + 0 + 1 / 2) / 6)
-    assert "37.5 ± 10.2" in (tmp_path / "out" / "pass_rate.html").read_text()
+    assert "37.5 ± 10.2" in (tmp_path / "new" / "out" / "pass_rate.html").read_text()
     (example / "sft_cot").rename(example / "=1+1")
     report("--compare", example, "--baseline", "step_cot")
-    with (tmp_path / "out" / "differences.csv").open() as file:
+    with (tmp_path / "new" / "out" / "differences.csv").open() as file:
         assert {(row["method"], row["baseline"]) for row in csv.DictReader(file)} == {("'=1+1", "step_cot")}
 
 
@@ -112,7 +112,7 @@ def test_a_file_of_votes_is_read_whole_or_not_at_all(tmp_path, report):
     ):
         bad.write_text(content)
         status, error = report("--votes", good, bad)
-        assert status == 1 and f"{bad}" in error and not (tmp_path / "out").exists(), error
+        assert status == 1 and f"{bad}" in error and not (tmp_path / "new" / "out").exists(), error
 
 
 def evaluation(folder, solved, environment="bfcl", **settings):
@@ -158,7 +158,7 @@ def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_ver
         state.update(run / "stage1_format", began=state.Start(model=f"/{warm}", weights=warm, made="y"))
     a, b = ([tmp_path / name for name in seeds if name[0] == recipe] for recipe in "ab")
     assert report("--compare", *a, "--with", *b)[0] == 0
-    found = json.loads((tmp_path / "out" / "pass_rate.json").read_text())
+    found = json.loads((tmp_path / "new" / "out" / "pass_rate.json").read_text())
     official, own = found["differences"]
     shares = [np.array([[*map(float, seeds[path.name][:4])] for path in paths]) for paths in (a, b)]
     assert (own["queries"], own["before"], own["after"]) == (4, 0.625, pytest.approx(10 / 12))
@@ -180,7 +180,7 @@ def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_ver
     models = [{"endpoint": None, "model": f"{run}/stage2_base/hf {run.name}"} for run in a]
     each = [evaluation(tmp_path / f"of_{at}", solved, **model) for at, model in enumerate(models)]
     assert report("--compare", *each, "--with", b[0])[0] == 0
-    assert f"{each[0]}, {each[1]} share a warm start" in (tmp_path / "out" / "pass_rate.json").read_text()
+    assert f"{each[0]}, {each[1]} share a warm start" in (tmp_path / "new" / "out" / "pass_rate.json").read_text()
     for others, word in (([b[0], a[0]], "no second seed"), (twice, "no second"), ([tmp_path / "votes"], "votes has 0")):
         status, said = report("--compare", *a, "--with", *others)
         assert status == 1 and word in said

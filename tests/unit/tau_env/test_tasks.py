@@ -132,10 +132,13 @@ def test_data_may_be_refuelled_up_to_the_amount_of_the_assertion() -> None:
 
 
 def test_a_speed_is_asked_for_by_its_number_and_by_its_name() -> None:
-    database = played(telecom, with_fault("data_mode_off"), [("user", Call("toggle_data", {}))])
-    for name, holds in (({}, True), ({"expected_desc": "EXCELLENT"}, True), ({"expected_desc": "good"}, False)):
-        asked = Assertion("user", "assert_internet_speed", {"expected_speed": 200, **name}, True)
-        assert database.holds(asked) == holds, name
+    task, toggle = with_fault("data_mode_off"), ("user", Call("toggle_data", {}))
+    for moves, speed, name, holds in (
+        *(([toggle], 200, {}, True), ([toggle], 200, {"expected_desc": "EXCELLENT"}, True)),
+        *(([toggle], 200, {"expected_desc": "good"}, False), ([], 0.5, {}, False), ([], 0, {}, True)),
+    ):
+        asked = Assertion("user", "assert_internet_speed", {"expected_speed": speed, **name}, True)
+        assert played(telecom, task, moves).holds(asked) == holds, (moves, speed, name)
 
 
 SPEEDS = {
