@@ -193,9 +193,9 @@ def test_positional_arguments_mean_what_they_mean_to_bfcl():
 
 
 JAVA = """new_ new~ ~ _ __ int [] []{ { } {{ }} ArrayList<String> ArrayList<> ( Arrays.asList( ) )) add( put(" ," "
-k "a" 'b' 1 2L 3.5f 1e3 true , ,_ ; HashMap< > HashMap<String,_Object>() () x (() new_int[]{ new_ArrayList<>()
+k "a" 'b' 1 2L 3.5f 1e3 true false , ,_ ; HashMap< > HashMap<String,_Object>() () x (() new_int[]{ new_ArrayList<>()
 new_HashMap<>()_{{ put("k",_"v"); - \\"""
-JAVASCRIPT = """[ ] _ ~ [[ ]] , ,_ 1 2.5 "a" 'b' true { } : :_ new_Array( ) x n 3n " ' k :: ,:"""
+JAVASCRIPT = """[ ] _ ~ [[ ]] , ,_ 1 2.5 "a" 'b' true false { } : :_ new_Array( ) x n 3n " ' k :: ,:"""
 EDGES = {
     "Array": "new int[]{|}",
     "ArrayList": "new ArrayList<>(Arrays.asList(|))|new ArrayList<>() {{|new ArrayList<>() {{ add(|);}}|}}",

@@ -59,7 +59,7 @@ def test_the_files_have_the_rows_that_were_recorded_and_messages_as_a_conversati
         assert [entry["rows"] for _, entry in sorted(made["files"].items())] == [*map(len, found.values())]
         assert hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16] == drawn
     early = replace(scenario, turns=(Turn("Look.", (Call("pwd", {}),), ()), Turn("", (), ("pwd",))))
-    with pytest.raises(RuntimeError, match="does not pass"):
+    with pytest.raises(RuntimeError, match=r"does not pass in turns \[0\]"):
         gold_messages(early, protocol)
     whole = (folder / name).read_bytes()
     with pytest.raises(OSError, match="checksum"):
