@@ -147,7 +147,7 @@ class Phone:
         """Megabits a second and what they are called; None without mobile data."""
         if not self.has_data(around):
             return None
-        slow = self.vpn_connected and self.vpn_details is not None and self.vpn_details.server_performance == "poor"
+        slow = self.vpn_details is not None and self.vpn_details.server_performance == "poor"
         factor = 0.1 if slow else 1.0
         if self.data_saver_mode:
             factor *= 0.2

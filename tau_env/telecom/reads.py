@@ -158,16 +158,13 @@ def check_wifi_calling_status(state: State) -> str:
 
 def check_vpn_status(state: State) -> str:
     """The VPN, with details as Python prints upstream's objects."""
-    phone = state.phone
-    if not phone.vpn_connected:
-        setting = "turned ON in settings, but currently not connected" if phone.vpn_enabled_setting else "turned OFF"
-        return f"VPN is {setting}."
-    if phone.vpn_details is None:
-        return "VPN is ON and connected (no specific details available)."
-    level = phone.vpn_details.server_performance
+    vpn = state.phone.vpn_details
+    if vpn is None:
+        wanted = state.phone.vpn_enabled_setting
+        return f"VPN is turned {'ON in settings, but currently not connected' if wanted else 'OFF'}."
+    level = vpn.server_performance
     return (
-        f"VPN is ON and connected. Details: {{'server_address': {phone.vpn_details.server_address!r}, "
-        f"'protocol': {phone.vpn_details.protocol!r}, "
+        f"VPN is ON and connected. Details: {{'server_address': {vpn.server_address!r}, 'protocol': {vpn.protocol!r}, "
         f"'server_performance': <PerformanceLevel.{level.upper()}: {level!r}>}}"
     )
 

@@ -73,9 +73,9 @@ def _remove_app_permission(state: State, app_name: str, permission: str) -> None
 
 
 def _break_vpn(state: State) -> None:
+    state.phone.disconnect_vpn()
+    state.usual_vpn = replace(state.usual_vpn, server_performance="poor")
     writes.connect_vpn(state)
-    if state.phone.vpn_details is not None:
-        state.usual_vpn = state.phone.vpn_details = replace(state.phone.vpn_details, server_performance="poor")
 
 
 def _set_data_usage(state: State, customer_id: str, line_id: str, data_used_gb: float) -> None:
