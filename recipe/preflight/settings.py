@@ -170,7 +170,8 @@ def precision(config: DictConfig) -> Iterator[str]:
     if config.trainer.device != "cpu":
         return
     policy, formats = config.actor_rollout_ref, {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-    given = [(part.fsdp_config.mixed_precision or {}).get("param_dtype", "bf16") for part in (policy.actor, policy.ref)]
+    engines = policy.actor.fsdp_config, policy.ref.fsdp_config
+    given = [(engine.get("mixed_precision") or {}).get("param_dtype", "bf16") for engine in engines]
     trained, reference, played = (formats.get(name, name) for name in (*given, policy.rollout.dtype))
     if not trained == reference == played:
         each = f"mixed_precision.param_dtype of actor ({trained}) and ref ({reference}), {ROLLOUT}.dtype={played}"

@@ -100,7 +100,7 @@ def test_vllm_switches_adapters_on_one_base_and_answers_as_peft_does(trained: Pa
     for stage, folder in adapters.items():
         wanted[stage] = logits(PeftModel.from_pretrained(load(trained / "model"), folder))
     seen: dict[str, list[float]] = {}
-    with serve(trained / "model", tmp_path / "log", "cpu", adapter_flags(adapters)) as url:
+    with serve(trained / "model", tmp_path / "log", "tiny", adapter_flags(adapters)) as url:
         for name in (*wanted, *reversed(wanted), *wanted):
             asked = {"model": name, "prompt": IDS.tolist(), "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
             answer = httpx.post(f"{url}/completions", json=asked, timeout=120).raise_for_status().json()

@@ -26,6 +26,7 @@ from recipe.stage.metrics_log import read_steps
 
 DEVICE = """
 trainer.device=cpu ray_kwargs.ray_init.num_cpus=10 +ray_kwargs.ray_init.include_dashboard=false
+actor_rollout_ref.model.use_remove_padding=false actor_rollout_ref.model.override_config.attn_implementation=sdpa
 launcher.needs.memory_gb=4 launcher.needs.disk_gb=1
 actor_rollout_ref.rollout.enforce_eager=true actor_rollout_ref.rollout.free_cache_engine=false
 +actor_rollout_ref.rollout.enable_sleep_mode=false
@@ -111,7 +112,7 @@ def test_it_imports_a_cuda_build_and_preflight_checks_all_it_can_and_says_that_g
     run(python, "-m", "recipe.cpu.tiny_policy", "model", **path)
     stage = [python, "-m", "recipe.train", "--config-name", "stage3", "preflight_only=true"]
     stage += ["launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0", "actor_rollout_ref.model.path=model"]
-    stage += ["actor_rollout_ref.rollout.max_model_len=2048", "data.max_prompt_length=768"]  # the model has no more
+    stage += ["actor_rollout_ref.rollout.max_model_len=2048", "data.max_prompt_length=768"]
     said = run(*stage, "data.max_response_length=1280", status=1, **path)
     for words in ("all other checks passed; nothing was started", "nvidia-smi shows no GPU", "GPU memory, estimated"):
         assert words in said, said[-3000:]

@@ -206,7 +206,7 @@ EDGES = {
 """How such literals begin, go on and end."""
 
 
-@pytest.mark.parametrize(("language", "pieces"), [(java, JAVA), (javascript, JAVASCRIPT)])
+@pytest.mark.parametrize(("language", "pieces"), [(java, JAVA), (javascript, JAVASCRIPT)], ids=["java", "js"])
 def test_random_literals_are_read_as_bfcl_does(language, pieces):
     ast_checker()  # stubs what BFCL's converters do not need
     from bfcl_eval.eval_checker.ast_eval.type_convertor.java_type_converter import java_type_converter

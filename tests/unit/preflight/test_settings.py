@@ -43,7 +43,7 @@ BAD = [
     ([GPU, "algorithm=tppo", "critic.fsdp.ulysses_sequence_parallel_size=2"], "critic.model"),
     ([GPU, f"{MODEL}.use_remove_padding=false"], "use_remove_padding=true"),
     ([GPU, f"{MODEL}.external_lib=null"], "recipe.gpu.plugin"),
-    ([f"{MODEL}.use_remove_padding=true"], "on a CPU"),
+    ([GPU, "trainer.device=cpu"], "on a CPU"),
     (["algorithm=tppo", "critic.model.use_remove_padding=true"], "critic.model"),
     ([FILTER, *ALONE], f"{ROLLOUT}.n=1"),
     ([FILTER, f"{V1}.sampler.custom_sampler.path=a.py", f"{V1}.sampler.custom_sampler.name=A"], "custom_sampler"),
