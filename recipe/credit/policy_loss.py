@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from tensordict import TensorDict
 from torch import Tensor
 from verl.trainer.distillation import losses
 from verl.trainer.ppo.core_algos import agg_loss, register_policy_loss
@@ -32,7 +33,7 @@ class StepPolicyLossConfig(PolicyLossConfig):
     clipped with sum."""
 
 
-_loss_range = losses.compute_distillation_loss_range
+_loss_range, _distillation_loss = losses.compute_distillation_loss_range, losses.distillation_loss
 
 
 def loss_range(distillation_losses: Tensor, response_mask: Tensor) -> dict[str, Any]:
@@ -44,7 +45,14 @@ def loss_range(distillation_losses: Tensor, response_mask: Tensor) -> dict[str, 
     return {f"distillation/{name}": Metric(aggregation, 0.0) for name, aggregation in how.items()}
 
 
-losses.compute_distillation_loss_range = loss_range
+def distillation_loss(config: Any, distillation: Any, output: Any, data: TensorDict) -> tuple[Tensor, dict[str, Any]]:
+    """verl's, with the correction of the rollouts padded, as its other columns are: torch refuses a nested one."""
+    if (weights := data.get("rollout_is_weights")) is not None:
+        data = data.clone(recurse=False).update({"rollout_is_weights": weights.to_padded_tensor(0.0)})
+    return _distillation_loss(config, distillation, output, data)
+
+
+losses.compute_distillation_loss_range, losses.distillation_loss = loss_range, distillation_loss
 
 
 @register_policy_loss("appo_step")

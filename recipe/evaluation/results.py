@@ -268,12 +268,9 @@ def _pass_table(rows: Mapping[str, Any], key: str, name: str) -> str:
 
 
 def _agreement_text(verdicts: Mapping[str, Any]) -> str:
-    wrong = verdicts["disagree_without_listed_difference"]
-    early = verdicts["episodes"] - verdicts["asked"]
-    lines = [
-        f"BFCL's own checker agrees with acc_official on {verdicts['agree']} of {verdicts['episodes']} episodes; "
-        f"{early} of them stopped before their last turn and fail without being asked."
-    ]
+    wrong, early = verdicts["disagree_without_listed_difference"], verdicts["episodes"] - verdicts["asked"]
+    agree = f"BFCL's own checker agrees with acc_official on {verdicts['agree']} of {verdicts['episodes']} episodes"
+    lines = [f"{agree}; {early} of them stopped before their last turn and fail without being asked."]
     lines += [
         f"  listed difference {name}: {counts['episodes']} episodes, {counts['disagree']} of them with another verdict"
         for name, counts in verdicts["differences"].items()

@@ -118,12 +118,8 @@ def verdict(runs: Sequence[Path]) -> str:
             said = f"Held-out accuracy {begin:.3f} -> {end:.3f} since {title}: {rise.difference:+.3f}{sure}"
     rises = [row["reward"] for row in tables.stage_rows(runs) if row["reward"]]
     rose = [rise for rise in rises if rise.interval is not None and rise.interval[0] > 0]
-    trained = (
-        f"training reward rose in {len(rose)} of {len(rises)} stages"
-        if rises
-        else "no stage has ten steps to compare its reward by"
-    )
-    return f"{said}; {trained}."
+    trained = f"training reward rose in {len(rose)} of {len(rises)} stages"
+    return f"{said}; {trained if rises else 'no stage has ten steps to compare its reward by'}."
 
 
 def _tasks(records: Iterable[Mapping[str, Any]], settings: Mapping[str, str]) -> dict[str, dict[str, Any]]:

@@ -113,6 +113,7 @@ def test_other_losses_clip_and_other_estimators_divide_by_no_spread(folder: Path
 GIVEN = (
     *("interaction.train.from_gold={share: 1.0, steps: 2}", "stage.gate=null"),
     *("data.max_response_length=1280", "interaction.max_tokens_per_reply=100"),
+    "algorithm.rollout_correction.rollout_is=token",
 )
 LOSS = "actor/distillation/abs_loss"
 
