@@ -133,8 +133,9 @@ def test_right_overrides_give_what_hydra_composes() -> None:
 
 
 def test_an_added_key_that_nothing_may_read_is_a_line() -> None:
-    given = ["hardware=tiny", "+custom.mine=1", "+stage.gate.window=3", "+reward.custom_reward_function.reward_kwargs.x=1"]
-    given += ["stage.before=true", "+actor_rollout_ref.rollout.repetition_penalty=1.2", "++trainer.total_epochs=5"]
+    given = ["hardware=tiny", "+custom.mine=1", "+stage.gate.window=3", "++trainer.total_epochs=5"]
+    given += ["stage.before=true", "+actor_rollout_ref.rollout.repetition_penalty=1.2"]
+    given += ["+reward.custom_reward_function.reward_kwargs.x=1"]
     lines = unread(compose("stage2", given := [*given, "+trainer.max_step=3", "+mine=1"]), given)
     assert [line.partition(": ")[0] for line in lines] == ["+trainer.max_step=3", "+mine=1"]
 
