@@ -178,6 +178,13 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
         assert f"1 mistakes, listed above, the first {path}, line 1, {what}" in refusal(path, "hermes"), bad
     path.write_text(line(TALK[0], said("assistant", tool_calls=[call]), functions=[{"name": "other"}]))
     assert "of no function in tools" in refusal(path, "hermes")
+    for messages in (None, [], ["x"], "x"):
+        path.write_text(json.dumps({"messages": messages}))
+        assert "messages" in refusal(path, "hermes")
+    for key in ("tools", "functions"):  # which nothing calls
+        path.write_text(line(*TALK, **{key: [{"name": "look"}]}))
+        (found,) = read_conversations([str(path)], protocol=get_protocol("hermes"))
+        assert [message["role"] for message in found.messages] == ["system", "user", "assistant"]
     path.write_text(line(*TALK))
     assert "has no tools or tool_calls" in refusal(path, "hermes")
     path.write_text(line(*TALK, functions=[{"name": "look"}]) + "\n" + line(*TALK, tools=[]))
