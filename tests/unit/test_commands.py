@@ -208,6 +208,7 @@ def test_a_warm_start_that_does_not_train_to_its_end_hands_no_model_on(started, 
     run, played = tmp_path / "run", sys.modules["recipe.training.sft_trainer"]
     for given, words in (
         (["model.path=null", "paths.tiny_policy=null"], "no model to start from"),
+        (["model.path=null", "trainer.device=cuda"], "no model to start from"),
         (["model.lora_adapter_path=here"], "a warm start trains a new adapter"),
     ):
         with pytest.raises(SystemExit, match=words):
