@@ -220,12 +220,12 @@ def test_a_warm_start_that_does_not_train_to_its_end_hands_no_model_on(started, 
         other.delenv("MALLOC_ARENA_MAX")
         with pytest.raises(SystemExit, match="-m recipe.sft sft_hardware=tiny"):
             started()
-    for fault in (OSError("full"), ExportError("cut"), KeyboardInterrupt()):
+    for fault in (OSError("full"), ExportError("cut"), KeyboardInterrupt("130")):
         with monkeypatch.context() as other, pytest.raises(SystemExit) as end:
             place = (played, "train") if isinstance(fault, KeyboardInterrupt) else (sft, "export")
             other.setattr(*place, Mock(side_effect=fault))
             started("trainer.save_freq=-1")
-        assert end.value.code == 130 or str(fault) in str(end.value.code)
+        assert str(fault) in str(end.value.code)
         assert state.look(run).done is None, fault
     assert started() == [7] and state.look(run).done.global_step == 7
     assert started("model.path=null") == [0] and (run / "untrained" / "config.json").is_file(), "of the tiny policy"
