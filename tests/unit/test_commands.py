@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -229,6 +230,13 @@ def test_a_warm_start_that_does_not_train_to_its_end_hands_no_model_on(started, 
         assert state.look(run).done is None, fault
     assert started() == [7] and state.look(run).done.global_step == 7
     assert started("model.path=null") == [0] and (run / "untrained" / "config.json").is_file(), "of the tiny policy"
+
+
+def test_what_a_warm_start_and_its_children_print_is_in_its_log(tmp_path: Path) -> None:
+    code = "import os, pathlib, recipe.sft as s; s.tee_output(pathlib.Path('a/b.log')); os.system('echo 1 >&2; echo 2')"
+    environment = {name: value for name, value in os.environ.items() if name != TOKEN} | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert (tmp_path / "a" / "b.log").read_text().split() == ["1", "2"]
 
 
 def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that_of_all(monkeypatch) -> None:

@@ -180,7 +180,7 @@ def test_calls_of_a_chat_api_are_read_as_an_episode_writes_them(tmp_path: Path, 
         assert f"1 mistakes, listed above, the first {path}, line 1, {what}" in refusal(path, "hermes"), bad
     path.write_text(line(TALK[0], said("assistant", tool_calls=[call]), functions=[{"name": "other"}]))
     assert "of no function in tools" in refusal(path, "hermes")
-    for messages in (None, [], ["x"], "x"):
+    for messages in (None, [], ["x"], 5):
         path.write_text(json.dumps({"messages": messages}))
         assert "messages" in refusal(path, "hermes")
     for key in ("tools", "functions"):  # which nothing calls
@@ -318,17 +318,11 @@ def test_what_is_too_long_is_cut_after_a_message_left_out_or_refused(model: tupl
     assert counted("drop", at[5] - 1, short, long) == ([at[1]], [0, 1])
     with pytest.raises(PreflightError, match=rf"the longest has {at[5]} tokens \("):
         counted("error", at[5] - 1, short, long)
-    ends = [
-        talk("Snow?", "No."),
-        talk("word " * 60, "No."),
-        *(talk(f"Snow {day}?", "No.", "word " * 60) for day in range(3)),
-    ]
-    rows = {
-        "train.jsonl": [{"messages": one} for one in (short, long)],
-        "val.jsonl": [{"messages": one} for one in ends],
-    }
-    given = ("data.val_files=HERE/val.jsonl", f"data.max_length={at[2]}", "data.truncation=messages")
-    prepared(tmp_path, rows, *given)
+    ends = [talk("Snow?", "No."), talk("word " * 60, "No.")]
+    ends += [talk(f"Snow {day}?", "No.", "word " * 60) for day in range(3)]
+    sides = {"train.jsonl": [short, long], "val.jsonl": ends}
+    rows = {name: [{"messages": one} for one in talks] for name, talks in sides.items()}
+    prepared(tmp_path, rows, "data.val_files=HERE/val.jsonl", "data.truncation=messages", f"data.max_length={at[2]}")
     counts = json.loads((tmp_path / "run" / "data" / "counts.json").read_text())
     assert counts == {"train": 2, "val": 4, "cut": 4, "left_out": 1}
 

@@ -42,9 +42,8 @@ def test_an_episode_has_the_ids_mask_steps_and_log_probabilities_that_were_store
     made["tokens"]["mask"][1] = 0  # a token with which the model stopped, but which opens the next message
     assert stored(tmp_path, made)[0].trajectory.mask == [1, 0, 0, 1, 1, 1]
     assert (one.group, one.reward, one.truncated) == ("u", {"acc": 1.0}, False)
-    made = line(
-        uid=None, reward={"acc": True, "note": "x", "none": None, "huge": math.inf, "odd": math.nan}, step_scores=[]
-    )
+    reward = {"acc": True, "note": "x", "none": None, "huge": math.inf, "odd": math.nan}
+    made = line(uid=None, reward=reward, step_scores=[])
     del made["category"]
     made["episode"]["stop_reason"] = "max_tokens"
     for name, value in (("response", 4), ("mask", 0), ("logprobs", 0.0)):  # a last word of the environment

@@ -153,13 +153,11 @@ def test_a_judge_is_shown_a_bounded_conversation_in_which_nothing_can_pose_as_an
     assistant = [{"calls": [call]}, {"malformed": forged}, {"answer": forged}]
     turns = [{"user": "please", "assistant": assistant}, {"user": "never said", "reached": False}]
     assert json.loads(user["content"]) == {"turns": turns, "ended": None} and forged not in system["content"]
-    whole, more = "x" * LONGEST_TEXT, "A" + "y" * LONGEST_TEXT + "Z"
+    whole, more, half = "x" * LONGEST_TEXT, "y" * LONGEST_TEXT + "Z", LONGEST_TEXT // 2
     for said in (whole, more):
         long = json.loads(shown(record(said, "z" * 10**6), 10**5)[1]["content"])
         begin, _, rest = long["turns"][0]["assistant"][2]["answer"].partition(" [")
-        half = LONGEST_TEXT // 2
-        assert (begin, rest[:6], rest[-half:]) == (
-            (said[:half], "... 2 ", said[-half:]) if said == more else (said, "", "")
-        )
+        expected = (said[:half], "... 1 ", said[-half:]) if said == more else (said, "", "")
+        assert (begin, rest[:6], rest[-half:]) == expected
     short = shown(record("y" * 10**6), 500)[1]["content"]
     assert len(short) < 560 and short.startswith('{"turns"') and short.endswith('"ended": null}')
