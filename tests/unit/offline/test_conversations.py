@@ -369,7 +369,8 @@ def test_what_cannot_be_trained_is_refused_with_what_to_set(tmp_path: Path) -> N
     with pytest.raises(PreflightError, match="data.val_share=0.5: all 8 conversations are of one query"):
         prepared(tmp_path, {"train.jsonl": [{**row, "query_id": "7"} for row in rows]}, "data.val_share=0.5")
     full = ["data.use_dynamic_bsz=true", "data.max_token_len_per_gpu=99", "data.max_length=99"]
-    for overrides in ([*full, "data.train_batch_size=8"], ["trainer.total_training_steps=8", "trainer.total_epochs=2"]):
+    full += ["data.train_batch_size=8", "trainer.total_epochs=1"]  # one step
+    for overrides in (full, ["trainer.total_training_steps=8", "trainer.total_epochs=2"]):
         assert len(messages_of(prepared(tmp_path, {"train.jsonl": rows}, *overrides).data.train_files)) == 8
 
 
