@@ -3,6 +3,7 @@
 import json
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from support.evaluation import completion, serving
@@ -73,15 +74,16 @@ def test_a_fault_is_asked_again_and_is_no_vote(tmp_path: Path) -> None:
         assert votes_in(tmp_path / str(number)) == {"multi_turn_base_1": (0.0, 1.0, 0.0)}, fault
 
 
-def test_a_judge_that_cannot_begin_writes_no_vote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_that_cannot_begin_or_go_on_ends_with_its_status_and_no_vote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, out = write_episodes(tmp_path / "mine"), tmp_path / "out"
     (tmp_path / "nothing").mkdir()
     (full := tmp_path / "full").touch()
     write_episodes(twin := tmp_path / "other" / "mine")
     with serving(says, [401, "none", *[500] * 5]) as server:
-        for option in ("--votes", "--max-chars", "--concurrency", "--attempts", "--api-key-env"):
+        options = ("--votes", "--max-chars", "--concurrency", "--attempts", "--api-key-env")
+        for given in ([str(mine)], *(command(mine, server.url, out, option, "0") for option in options)):
             with pytest.raises(SystemExit):
-                judge.main(command(mine, server.url, out, option, "0"))
+                judge.main(given)
         (others := tmp_path / "others" / "mine").mkdir(parents=True)
         (others / "multi_turn_long.json").write_text("{}")
         for source, place, more in (
@@ -95,9 +97,11 @@ def test_a_judge_that_cannot_begin_writes_no_vote(tmp_path: Path, monkeypatch: p
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("KEY", "secret")
         given = command(mine, server.url, out, "--api-key-env", "KEY", "--votes", "2")
-        assert judge.main([word for word in given if word not in ("--out", str(out))]) == judge.LOST_STATUS
+        assert judge.main([word for word in given if word not in ("--out", str(out))]) == 3
         assert len(server.requests) == 1 + 6 + 4, "one vote is lost after five requests"
         assert {*server.keys[1:]} == {"Bearer secret"}
+        monkeypatch.setattr(judge, "each", Mock(side_effect=KeyboardInterrupt))
+        assert judge.main(given) == 130
         assert len((tmp_path / "outputs" / "judge" / "m" / "votes.jsonl").read_text().splitlines()) == 5
 
 
