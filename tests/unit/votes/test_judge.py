@@ -74,7 +74,7 @@ def test_a_fault_is_asked_again_and_is_no_vote(tmp_path: Path) -> None:
         assert votes_in(tmp_path / str(number)) == {"multi_turn_base_1": (0.0, 1.0, 0.0)}, fault
 
 
-def test_a_judge_that_cannot_begin_or_go_on_ends_with_its_status_and_no_vote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_that_cannot_begin_or_go_on_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, out = write_episodes(tmp_path / "mine"), tmp_path / "out"
     (tmp_path / "nothing").mkdir()
     (full := tmp_path / "full").touch()
