@@ -233,10 +233,10 @@ def test_a_warm_start_that_does_not_train_to_its_end_hands_no_model_on(started, 
 
 
 def test_what_a_warm_start_and_its_children_print_is_in_its_log(tmp_path: Path) -> None:
-    code = "import os, pathlib, recipe.sft as s; s.tee_output(pathlib.Path('a/b.log')); os.system('echo 1 >&2; echo 2')"
+    code = "import os, pathlib, recipe.sft as s; s.tee_output(pathlib.Path('a/b/c')); os.system('echo 1 >&2; echo 2')"
     environment = {name: value for name, value in os.environ.items() if name != TOKEN} | {"PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, capture_output=True)
-    assert (tmp_path / "a" / "b.log").read_text().split() == ["1", "2"]
+    assert (tmp_path / "a" / "b" / "c").read_text().split() == ["1", "2"]
 
 
 def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that_of_all(monkeypatch) -> None:
