@@ -347,8 +347,8 @@ def unread(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     Imports verl's dataclasses, and with them torch, if a key was added to a section that has one.
     """
     added = [one for one in OverridesParser.create().parse_overrides(list(overrides)) if str(one.input_line)[0] == "+"]
-    base, found = "sft" if "engine" in config else "base", list[str]()
-    known = {*_keys(OmegaConf.to_container(_composed(base, (), str(CONFIG_DIR))))} if added else set()
+    known = {*_keys(OmegaConf.to_container(_composed("base", (), str(CONFIG_DIR))))} if added else set()
+    found = list[str]()
     for key, line in ((one.key_or_group, str(one.input_line)) for one in added):
         if key in known or OURS.match(key) or FREE.match(key):
             continue

@@ -210,7 +210,7 @@ def hold_out(conversations: Sequence[Conversation], share: float, seed: int) -> 
         name = min(conversations[place].same for place in query)
         return hashlib.sha256(f"{seed} {name}".encode()).hexdigest()
 
-    most = min(max(1, round(share * len(conversations))), len(conversations) - 1)
+    most = min(round(share * len(conversations)), len(conversations) - 1)
     order, held = sorted(queries, key=drawn), set[int]()
     shortest = min(order, key=len)
     for query in order:

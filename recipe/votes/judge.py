@@ -128,7 +128,7 @@ async def _judge(given: argparse.Namespace) -> int:
         is_solved = {str(n): f"AnswerStatus.{cast[keys[query, n]]}" for n in range(given.votes)}
         entries[out / query[0]][query[1]] = {**entry, "is_solved": is_solved}
     for file, content in entries.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(exist_ok=True)
         write_atomic(file, json.dumps(content, indent=1) + "\n")
     methods = sources.methods([*dict.fromkeys(file.parent for file in entries)])
     print(f"\n{Comparison(methods, methods[0]).text()}\n\nwritten to {out}: python -m recipe.report --compare {out}")

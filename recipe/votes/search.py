@@ -72,8 +72,6 @@ class _Node:
     took: float = 0.0
     action: str = ""
     parent: "_Node | None" = None
-    number: int = 0
-    """Of the messages that were tried at one place, from 0."""
     tried: list["_Node"] = field(default_factory=list)
     closed: bool = False
     """Whether nothing more can be tried here."""
@@ -84,7 +82,7 @@ class _Node:
 
     def rank(self) -> tuple[bool, list[int]]:
         """The least one is the first to stand after all: one that ended nothing, and of these the one tried first."""
-        return self.reply.done, [node.number for node in self.path()]
+        return self.reply.done, [node.parent.tried.index(node) for node in self.path() if node.parent]
 
 
 class _Search:
@@ -142,7 +140,7 @@ class _Search:
         self.tokens["completion_tokens"] += said.completion_tokens
         took = round(perf_counter() - began, 4)
         reply = await self._say(self.conversation, said, took)
-        return _Node(reply, said, took, _action(self.conversation.protocol, said.text), here, len(here.tried))
+        return _Node(reply, said, took, _action(self.conversation.protocol, said.text), here)
 
     async def _say(self, conversation: Conversation, said: Completion, took: float) -> Reply:
         reply = await beside(conversation, conversation.reply, said.text, said.truncated, None, took)

@@ -2,12 +2,13 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 from omegaconf import DictConfig
@@ -16,12 +17,12 @@ from support.short_training import ROOT, start
 from data_prep.__main__ import main as prepare_data
 from recipe import sft, train
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.files import PreflightError
 from recipe.machine import processes
 from recipe.machine.cluster import TOKEN
 from recipe.machine.processes import LAUNCH, Launch, identity
 from recipe.settings import compose
 from recipe.stage import state
+from recipe.stage.export import ExportError
 
 NEEDS = ("launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
 
@@ -102,6 +103,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
     """Starts the warm start of a model in `tmp_path` with those overrides; returns the steps that verl went on from."""
     for name in (TOKEN, "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
+    for name in ("ARENA_MAX", "MMAP_THRESHOLD_", "TRIM_THRESHOLD_"):
+        monkeypatch.setenv(f"MALLOC_{name}", "1")
+    monkeypatch.setattr(os, "execv", lambda program, words: sys.exit(" ".join(words[1:4])))
     monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(tmp_path / "metrics" / "log.jsonl"))
     (tmp_path / "rows.parquet").write_bytes(b"rows")
     (tmp_path / "model").mkdir()
@@ -109,9 +113,10 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
 
     def train(config: DictConfig) -> int:
         checkpoints = Path(config.trainer.default_local_dir)
-        assert {*config.checkpoint.save_contents} == {"model", "optimizer", "extra", "hf_model"}, "what a resume needs"
+        resumes = {"model", "optimizer", "extra"} if config.trainer.save_freq != -1 else set[str]()
+        assert {*config.checkpoint.save_contents} == {"hf_model", *resumes}, "what a resume needs"
         resumed.append(state.latest(checkpoints))
-        (checkpoints / "global_step_7").mkdir(exist_ok=True)
+        (checkpoints / "global_step_7").mkdir(parents=True, exist_ok=True)
         (checkpoints / "global_step_7" / "data_0.pt").touch()
         (checkpoints / state.TRACKER).write_text("7")
         return 7
@@ -134,7 +139,8 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
         own = [f"paths.run={tmp_path}/run", f"paths.stage={tmp_path}/run", f"data.train_files={tmp_path}/rows.parquet"]
         own += [f"data.val_files={tmp_path}/val.parquet", "checkpoint.save_contents=[hf_model]"]
         given = [*own, f"model.path={tmp_path}/model", *overrides]
-        sft.run(compose("sft", ["sft_hardware=tiny", *given], group="sft_hardware"), list(overrides))
+        monkeypatch.setattr(sys, "argv", ["recipe.sft", "sft_hardware=tiny", *given])
+        sft.main()
         return list(resumed)
 
     return started
@@ -172,7 +178,7 @@ def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(star
     (run / "checkpoints" / "global_step_9").mkdir()  # as a kill leaves it
     (run / "checkpoints" / state.TRACKER).write_text("9")
     assert started() == [7] and started() == []
-    with pytest.raises(PreflightError, match="which trainer.resume_mode=disable sets aside"):
+    with pytest.raises(SystemExit, match="which trainer.resume_mode=disable sets aside"):
         started(f"model.path={run}/hf")
     (run / "state.json").unlink()  # nobody knows what it is of
     assert started() == [0] and (tmp_path / "aside" / "run" / "hf").is_dir()
@@ -197,6 +203,40 @@ def test_a_warm_start_is_made_again_for_another_model_rows_or_settings_alone(sta
     settings = ("optim.lr=1e-3", "data.val_share=0.1", "trainer.seed=5", "model.lora_rank=4", "trainer.total_epochs=9")
     for setting in (*settings, "trainer.total_training_steps=9", "trainer.resume_mode=disable"):
         assert started(setting) == [0], setting
+
+
+def test_a_warm_start_that_does_not_train_to_its_end_hands_no_model_on(started, tmp_path, monkeypatch):
+    run, played = tmp_path / "run", sys.modules["recipe.training.sft_trainer"]
+    for given, words in (
+        (["model.path=null", "paths.tiny_policy=null"], "no model to start from"),
+        (["model.path=null", "trainer.device=cuda"], "no model to start from"),
+        (["model.lora_adapter_path=here"], "a warm start trains a new adapter"),
+    ):
+        with pytest.raises(SystemExit, match=words):
+            started(*given)
+    assert not run.exists()
+    with monkeypatch.context() as other:
+        other.setenv("RANK", "1")  # of torchrun's processes one that trains and writes nothing
+        assert started() == [0] and [path.name for path in run.iterdir()] == ["checkpoints"]
+        other.delenv("MALLOC_ARENA_MAX")
+        with pytest.raises(SystemExit, match="-m recipe.sft sft_hardware=tiny"):
+            started()
+    for fault in (OSError("full"), ExportError("cut"), KeyboardInterrupt("130")):
+        with monkeypatch.context() as other, pytest.raises(SystemExit) as end:
+            place = (played, "train") if isinstance(fault, KeyboardInterrupt) else (sft, "export")
+            other.setattr(*place, Mock(side_effect=fault))
+            started("trainer.save_freq=-1")
+        assert str(fault) in str(end.value.code)
+        assert state.look(run).done is None, fault
+    assert started() == [7] and state.look(run).done.global_step == 7
+    assert started("model.path=null") == [0] and (run / "untrained" / "config.json").is_file(), "of the tiny policy"
+
+
+def test_what_a_warm_start_and_its_children_print_is_in_its_log(tmp_path: Path) -> None:
+    code = "import os, pathlib, recipe.sft as s; s.tee_output(pathlib.Path('a/b/c')); os.system('echo 1 >&2; echo 2')"
+    environment = {name: value for name, value in os.environ.items() if name != TOKEN} | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert (tmp_path / "a" / "b" / "c").read_text().split() == ["1", "2"]
 
 
 def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that_of_all(monkeypatch) -> None:

@@ -38,6 +38,7 @@ def test_every_shipped_configuration_passes() -> None:
 
 BAD = {
     "trainer.total_epoch=3": "trainer.total_epoch is not known. Nearest: trainer.total_epochs",
+    "data.total_epochs=3": "data.total_epochs is not known. Nearest: trainer.total_epochs. A",
     "+interaction.train.max_step=3": "interaction.train.max_step is not known",
     "+stage.alarms.losst=0.1": "stage.alarms has no losst",
     "+algorithm.credit.lam_tokn=0.5": "algorithm.credit has no lam_tokn",
@@ -75,11 +76,39 @@ BAD = {
 
 
 def test_a_mistake_is_named_in_at_most_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = {override: line_of([override]) for override in BAD}
+    said = {override: line_of(["data.seed=7", override]) for override in BAD}
     assert {key: line for key, line in said.items() if BAD[key] not in line or line.count("\n") > 1} == {}
     assert "Cannot find primary config 'stage9'" in line_of([], "stage9")
     monkeypatch.setenv("TRAIN_BATCH_SIZE", "")
     assert "data.train_batch_size" in line_of([])
+
+
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+BORDERS = (  # settings of one rule; values that are refused; values at its borders that are taken
+    (f"data.max_prompt_length {ACTOR}.ppo_max_token_len_per_gpu trainer.nnodes stage.group_size", "0 1.5 true", "1"),
+    (f"{ACTOR}.ppo_epochs {ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes", "0 x", "1"),
+    (f"{ACTOR}.ppo_micro_batch_size_per_gpu interaction.max_tokens_per_reply", "0 1.5", "1 null"),
+    ("actor_rollout_ref.model.lora_rank distillation.nnodes", "-1", "0"),
+    ("data.seed", "-1", "0 null"),
+    (f"{ROLLOUT}.top_k trainer.save_freq", "-2 never", "-1"),
+    (f"stage.max_lost_share {ACTOR}.optim.min_lr_ratio", "-0.5 1.5", "0 1"),
+    (f"{ROLLOUT}.gpu_memory_utilization", "0 0.0 1.5", "1"),
+    (f"{ACTOR}.optim.lr interaction.overlong.penalty stage.alarms.lost", "-0.5", "0 7"),
+    (f"{ROLLOUT}.temperature algorithm.kl_ctrl.target_kl", "0 0.0", "0.5 7"),
+    (f"{ACTOR}.clip_ratio_c", "1", "1.5"),
+    ("algorithm.rollout_correction.rollout_is_threshold", "0_5.0 0.5_inf x 0 0.5_1.0_2.0", "0.5_5.0 2"),
+    (f"{ACTOR}.checkpoint.save_contents", "[all]", "[optimizer,hf_model,extra,model] []"),
+)
+
+
+def test_a_value_at_the_border_of_its_range_is_taken_and_one_beyond_it_is_not() -> None:
+    rows = [(key, bad.split(), good.split()) for keys, bad, good in BORDERS for key in keys.split()]
+    for number in range(5):
+        compose("stage1", [f"{key}={good[number]}" for key, _, good in rows if number < len(good)])
+        given = {f"{key}={bad[number]}": key for key, bad, _ in rows if number < len(bad)}
+        with pytest.raises(PreflightError) as error:
+            compose("stage1", [*given])
+        assert {line.partition("=")[0] for line in str(error.value).splitlines()} == {*given.values()}, number
 
 
 RIGHT = [
@@ -102,10 +131,11 @@ def test_right_overrides_give_what_hydra_composes() -> None:
 
 
 def test_an_added_key_that_nothing_may_read_is_a_line() -> None:
-    given = ["+custom.mine=1", "+stage.gate.window=3", "+reward.custom_reward_function.reward_kwargs.x=1"]
-    given += ["stage.before=true", "+actor_rollout_ref.rollout.repetition_penalty=1.2", "+trainer.max_step=3"]
-    (line,) = unread(compose("stage2", ["hardware=tiny", *given]), given)
-    assert line.startswith("+trainer.max_step=3: ")
+    given = ["hardware=tiny", "+custom.mine=1", "+stage.gate.window=3", "++trainer.total_epochs=5"]
+    given += ["stage.before=true", "+actor_rollout_ref.rollout.repetition_penalty=1.2"]
+    given += ["+reward.custom_reward_function.reward_kwargs.x=1"]
+    lines = unread(compose("stage2", given := [*given, "+trainer.max_step=3", "+mine=1"]), given)
+    assert [line.partition(": ")[0] for line in lines] == ["+trainer.max_step=3", "+mine=1"]
 
 
 def test_every_key_of_verls_that_our_files_set_is_one_that_verl_has_and_reads() -> None:

@@ -127,6 +127,9 @@ def test_the_number_of_gpus_chooses_the_profile_in_setup_and_in_training(checkou
         assert f"profile {profile} (nvidia-smi lists" in done.stdout and "warning: the NVIDIA driver" not in done.stderr
         assert (checkout / ".venv" / "profile").read_text() == f"{profile}\n"
         assert detect_hardware() == profile
+    for answer in ("exit 0", "echo a card; exit 9"):  # a machine without a GPU, and one whose driver does not answer
+        tool.write_text(f"#!/bin/sh\n{answer}\n")
+        assert detect_hardware() == "cpu"
 
 
 def test_our_recipe_is_found_from_another_folder_although_dependencies_install_one_of_that_name(tmp_path):

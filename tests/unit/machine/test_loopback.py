@@ -80,6 +80,9 @@ def test_a_warm_start_meets_on_loopback_where_it_is_on_one_machine(monkeypatch: 
         assert sft.machines() == count
         sft.process_group()
         assert environment["MASTER_ADDR"] == address, given
+    del environment["MASTER_PORT"]
+    sft.process_group()
+    assert int(environment["MASTER_PORT"]) >= 1024, "one that is free"
     script = (Path(__file__).parents[3] / "run_sft.sh").read_text()  # on GPUs it opens no store of torchrun's
     assert "store_type=file" in script and "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in script
     assert "--standalone" not in script

@@ -42,7 +42,8 @@ def test_an_episode_has_the_ids_mask_steps_and_log_probabilities_that_were_store
     made["tokens"]["mask"][1] = 0  # a token with which the model stopped, but which opens the next message
     assert stored(tmp_path, made)[0].trajectory.mask == [1, 0, 0, 1, 1, 1]
     assert (one.group, one.reward, one.truncated) == ("u", {"acc": 1.0}, False)
-    made = line(uid=None, reward={"acc": True, "note": "x", "none": None, "huge": math.inf}, step_scores=[])
+    reward = {"acc": True, "note": "x", "none": None, "huge": math.inf, "odd": math.nan}
+    made = line(uid=None, reward=reward, step_scores=[])
     del made["category"]
     made["episode"]["stop_reason"] = "max_tokens"
     for name, value in (("response", 4), ("mask", 0), ("logprobs", 0.0)):  # a last word of the environment
@@ -61,7 +62,8 @@ def test_a_text_is_tokenised_alone_and_the_model_s_tokens_are_those_of_the_respo
     assert one.trajectory.ids == [token for ids in said for token in ids]
     assert one.trajectory.mask == [*[1] * len(said[1]), *[0] * len(said[2]), *[1] * len(said[3])]
     assert (one.group, one.step_scores, one.score) == ("q", [0.5, -1.0], -0.5)
-    assert one.trajectory.log_probs is None and [span.turn for span in one.trajectory.spans] == [0, 0]
+    assert (one.reward, one.truncated) == ({}, False) and one.trajectory.log_probs is None
+    assert [span.turn for span in one.trajectory.spans] == [0, 0]
 
 
 def with_(at: Any = (3, 6), **tokens: Any) -> dict[str, Any]:
@@ -76,6 +78,7 @@ def test_what_is_wrong_is_named_by_file_line_and_field(tmp_path: Path) -> None:
         ({**line(), "tokens": None}, "tokens.*interaction.record_tokens=true"),
         (with_(prompt=[1, -1]), "id -1"),
         (with_(mask=[1, 1]), "tokens.mask: has 2 items; expected one a token, 6"),
+        (with_(mask=[1] * 7), "tokens.mask: has 7 items; expected one a token, 6"),
         (with_(mask=[1, 1, 1, 1, 1, 1]), "tokens.mask.*steps of the episode"),
         (with_(logprobs=[float("nan")] * 6), "tokens.logprobs.*finite"),
         (with_([3, 60]), "step 1.*up to 6"),

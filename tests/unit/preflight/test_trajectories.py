@@ -61,7 +61,8 @@ def test_what_cannot_be_trained_on_is_refused_or_counted(judged):
 
 
 def test_groups_are_compared_where_there_are_some(judged):
-    assert "n=1" in judged(PAIRS, algorithm="grpo")[0]
+    assert "n=1" in judged(PAIRS, algorithm="grpo")[0] and not judged(PAIRS)[0], "compared, and not"
+    assert "than the 0 groups" in judged([line((range(5, 99),), (1.0,))], f"{ROLLOUT}.n=2", algorithm="grpo")[0]
     assert "largest group" in judged(many(), f"{ROLLOUT}.n=2", algorithm="grpo")[0]
     assert "largest group of offline.files has 2" in judged(PAIRS, f"{ROLLOUT}.n=4", algorithm="grpo")[0]
     wrong, notes, config = judged([*PAIRS, line(uid="alone")], f"{ROLLOUT}.n=2", algorithm="grpo")

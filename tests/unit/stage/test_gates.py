@@ -1,6 +1,7 @@
 """Gates: when a stage is left, when it has failed, and what a gate may not say."""
 
 from math import nan
+from statistics import fmean
 
 import pytest
 
@@ -26,6 +27,7 @@ def test_a_stage_is_left_at_its_value_or_on_its_plateau() -> None:
     for settings, values in [*left, *stays]:
         reason = gate(**settings).reason_to_leave(values)
         assert (reason is not None) is ((settings, values) in left), (settings, values)
+        assert reason is None or f" {fmean(values[-gate(**settings).window :]):.3f} " in reason, "the last mean"
     assert Gate("plateau") == Gate("plateau", "critic/score/mean", None, 5, 20, 0.01, False)
 
 
@@ -35,6 +37,7 @@ def test_a_stage_passes_by_the_mean_of_its_last_values_and_stops_where_that_is_a
     failed += [({**MINIMUM, "window": 1}, [2.0, nan]), ({"window": 2}, [2.0, nan]), (PLATEAU, [2.0, nan])]
     for settings, values in [*passed, *failed]:
         assert gate(**settings).judge(values)[0] is ((settings, values) in passed), (settings, values)
+    assert "0.500, " in gate(**MINIMUM).judge([0.1, 0.9, 0.4, 0.5, 0.6])[1], "the last mean"
     assert gate(**MINIMUM).stops and gate(required=True).stops and not gate().stops and not gate(**PLATEAU).stops
 
 

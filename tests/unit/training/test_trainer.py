@@ -180,7 +180,8 @@ def test_the_engine_is_told_whether_an_update_begins_with_the_policy_that_played
     trainer, stored = object.__new__(module.CurriculumTrainer), "offline.files=rollouts"
     others = [["actor_rollout_ref.actor.ppo_epochs=2"], ["actor_rollout_ref.actor.ppo_mini_batch_size=2"], [stored]]
     others.append(["algorithm.rollout_correction.bypass_mode=true"])
-    for given in ([], [stored, "offline.old_log_probs=step"], *others):
+    whole = ["actor_rollout_ref.actor.ppo_mini_batch_size=64"]  # more than a batch: one update
+    for given in ([], whole, [stored, "offline.old_log_probs=step"], *others):
         trainer.config = compose("stage2", ["hardware=tiny", *given])
         batch = trainer._update_actor(KVBatchMeta(partition_id="train", keys=[], tags=[]), {})
         assert batch.extra_info["on_policy"] is (given not in others), given

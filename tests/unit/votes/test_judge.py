@@ -1,7 +1,9 @@
 """Votes through a scripted server: with faults, killed, started again. None is made up, and none is asked for twice."""
 
 import json
+from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from support.evaluation import completion, serving
@@ -10,6 +12,7 @@ from interaction.endpoint import Completion
 from interaction.episode_file import append
 from interaction.plain_text import generic
 from interaction.record import CallRecord, EpisodeRecord, StepRecord, TurnRecord
+from recipe.files import Appended
 from recipe.report import sources
 from recipe.reward import sample_record
 from recipe.votes import judge
@@ -46,7 +49,7 @@ def votes_in(out: Path) -> dict[str, tuple[float, ...]]:
 
 
 def test_the_votes_are_files_that_the_report_reads(tmp_path: Path) -> None:
-    mine = write_episodes(tmp_path / "mine")
+    mine = write_episodes(tmp_path / ".my é:1")
     with serving(says) as server:
         more = ("--temperature", "0.25", "--max-tokens", "99")
         assert judge.main(command(mine, server.url, tmp_path / "out", *more)) == 0
@@ -55,9 +58,9 @@ def test_the_votes_are_files_that_the_report_reads(tmp_path: Path) -> None:
     assert len(server.requests) == 9 and all(generic(text) == text and FORGED not in text for text in sent)
     assert votes_in(tmp_path / "out") == {task: (SOLVED[word],) * 3 for task, word in TASKS.items()}
     (method,), (verdicts,) = sources.methods([tmp_path / "out"]), sources.methods([mine])
-    assert method.name == "mine" and verdicts.subsets.keys() == method.subsets.keys()
+    assert method.name == "my_é_1" and verdicts.subsets.keys() == method.subsets.keys()
     assert method.subsets["multi_turn_base"]["multi_turn_base_0"].cluster == "bfcl/0"
-    entry = json.loads((tmp_path / "out" / "mine" / "multi_turn_base.json").read_text())["multi_turn_base_0"]
+    entry = json.loads((tmp_path / "out" / "my_é_1" / "multi_turn_base.json").read_text())["multi_turn_base_0"]
     assert entry["is_solved"] == dict.fromkeys("012", "AnswerStatus.Solved")
 
 
@@ -67,7 +70,39 @@ def test_a_fault_is_asked_again_and_is_no_vote(tmp_path: Path) -> None:
         with serving(says, ["none", fault, completion(VOTE)]) as server:
             assert judge.main(command(mine, server.url, tmp_path / str(number))) == 0, fault
         assert len(server.requests) == 4, fault
+        assert {(request["temperature"], request["max_tokens"]) for request in server.requests} == {(1.0, 1024)}
         assert votes_in(tmp_path / str(number)) == {"multi_turn_base_1": (0.0, 1.0, 0.0)}, fault
+
+
+def test_a_judge_that_cannot_begin_or_go_on_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, out = write_episodes(tmp_path / "mine"), tmp_path / "out"
+    (tmp_path / "nothing").mkdir()
+    (full := tmp_path / "full").touch()
+    write_episodes(twin := tmp_path / "other" / "mine")
+    with serving(says, [401, "none", *[500] * 5]) as server:
+        options = ("--votes", "--max-chars", "--concurrency", "--attempts", "--api-key-env")
+        for given in ([str(mine)], *(command(mine, server.url, out, option, "0") for option in options)):
+            with pytest.raises(SystemExit):
+                judge.main(given)
+        (others := tmp_path / "others" / "mine").mkdir(parents=True)
+        (others / "multi_turn_long.json").write_text("{}")
+        for source, place, more in (
+            *((tmp_path / "nothing", out, []), (mine, full, []), (mine, others.parent, [])),
+            *((mine, out, [str(twin)]), (mine, out, [])),
+        ):
+            assert judge.main([*more, *command(source, server.url, place)]) == 1, (source, place, more)
+        with closing(Appended(out / "votes.jsonl")):
+            assert judge.main(command(mine, server.url, out)) == 1, "another judge is writing there"
+        assert len(server.requests) == 1 and not (out / "votes.jsonl").read_text()
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("KEY", "secret")
+        given = command(mine, server.url, out, "--api-key-env", "KEY", "--votes", "2")
+        assert judge.main([word for word in given if word not in ("--out", str(out))]) == 3
+        assert len(server.requests) == 1 + 6 + 4, "one vote is lost after five requests"
+        assert {*server.keys[1:]} == {"Bearer secret"}
+        monkeypatch.setattr(judge, "each", Mock(side_effect=KeyboardInterrupt))
+        assert judge.main(given) == 130
+        assert len((tmp_path / "outputs" / "judge" / "m" / "votes.jsonl").read_text().splitlines()) == 5
 
 
 def test_only_votes_that_are_missing_are_asked_for_and_files_are_written_when_none_is(tmp_path: Path) -> None:
@@ -94,8 +129,11 @@ def test_only_votes_that_are_missing_are_asked_for_and_files_are_written_when_no
 def test_a_vote_is_one_object_with_one_word_and_nothing_else_is_read_as_one() -> None:
     for word in SOLVED:
         said = json.dumps({FIELD: word})
-        for text in (said, f"\n {said} \n", f"```json\n{said}\n```", f"```\n{said}\n```"):
+        full = said.replace(" ", " " * (LONGEST_REPLY - len(said) + 1))
+        for text in (said, full, f"\n {said} \n", f"```json\n{said}\n```", f"```\n{said}\n```"):
             assert read_vote(Completion(text, False)) == word
+        with pytest.raises(ValueError, match="no vote"):
+            read_vote(Completion(full.replace(" ", "  ", 1), False))
     for text in (
         *("", "Solved", "[" * LONGEST_REPLY, VOTE + " " * LONGEST_REPLY + ".", f"I think: {VOTE}"),
         *(f"{VOTE}\n{VOTE}", f"<think>hm</think>{VOTE}", f"[{VOTE}]", json.dumps(VOTE), f'{{"{FIELD}": 1}}'),
@@ -119,8 +157,11 @@ def test_a_judge_is_shown_a_bounded_conversation_in_which_nothing_can_pose_as_an
     assistant = [{"calls": [call]}, {"malformed": forged}, {"answer": forged}]
     turns = [{"user": "please", "assistant": assistant}, {"user": "never said", "reached": False}]
     assert json.loads(user["content"]) == {"turns": turns, "ended": None} and forged not in system["content"]
-    long = json.loads(shown(record("A" + "y" * 10**6 + "Z", "z" * 10**6), 10**5)[1]["content"])
-    answer = long["turns"][0]["assistant"][2]["answer"]
-    assert answer.startswith("Ay") and answer.endswith("yZ") and len(answer) < LONGEST_TEXT + 60
+    whole, more, half = "x" * LONGEST_TEXT, "y" * LONGEST_TEXT + "Z", LONGEST_TEXT // 2
+    for said in (whole, more):
+        long = json.loads(shown(record(said, "z" * 10**6), 10**5)[1]["content"])
+        begin, _, rest = long["turns"][0]["assistant"][2]["answer"].partition(" [")
+        expected = (said[:half], "... 1 ", said[-half:]) if said == more else (said, "", "")
+        assert (begin, rest[:6], rest[-half:]) == expected
     short = shown(record("y" * 10**6), 500)[1]["content"]
     assert len(short) < 560 and short.startswith('{"turns"') and short.endswith('"ended": null}')

@@ -166,6 +166,7 @@ def test_the_model_is_told_what_was_tried_and_the_episode_does_not_say_so(tmp_pa
     following = {"role": "user", "content": "Request 1 of maze_0."}
     assert sent[4] == [*sent[0], {"role": "assistant", "content": ANSWER}, following]
     assert texts(line) == [[ANSWER], [ANSWER], [ANSWER]] and "been here" not in json.dumps(line)
+    assert all(0 <= turn["steps"][0]["generate_seconds"] < 600 for turn in line["episode"]["turns"])
     assert (line["search"], line["completion_tokens"]) == ({"nodes": 6, "branches": 3, "dropped": 0}, 6 * 3)
 
 
@@ -194,6 +195,8 @@ def test_a_limit_of_a_turn_and_a_full_context_send_the_search_back(tmp_path: Pat
         line, sent = in_maze(tmp_path, play, name=str(mends))
         assert line["episode"]["stop_reason"] == ("completed" if mends else "max_tokens")
         assert line["search"]["nodes"] < len(sent) < 60
+    lost = played(lambda _: FULL, tmp_path / "full", *DFSDT, limit=1)  # from the first message on: it cannot be played
+    assert not lost.lines and lost.status
 
 
 def test_a_give_up_takes_back_the_step_before_it_too(tmp_path: Path) -> None:
