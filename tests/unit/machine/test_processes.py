@@ -1,6 +1,7 @@
 """Nothing of a start outlives it, however it ends; what a killed one has left is cleared, and nothing else is."""
 
 import json
+import mmap
 import os
 import shutil
 import signal
@@ -90,9 +91,11 @@ def test_status_and_output_are_kept_a_long_child_is_watched_and_an_orphan_is_end
 
     run_code("import time; time.sleep(3.5)", tmp_path, watch)
     assert len(seen) >= 2 and cleared == ["a:1"]
-    orphan = "import subprocess as s, sys; c = s.Popen(['sleep', '300'], start_new_session=True)\n"
-    assert run_code(f"{orphan}open(sys.argv[1], 'w').write(str(c.pid))", tmp_path, lambda: None, f"{tmp_path}/pid") == 0
-    assert not alive(int((tmp_path / "pid").read_text()))
+    shell = "trap 'echo > asked; exit' TERM; sleep 300 & echo $! > pid_; mv pid_ pid; wait"
+    code = f"import os, subprocess as s, sys, time; os.chdir(sys.argv[1]); s.Popen(['sh', '-c', {shell!r}], "
+    code += "env={}, start_new_session=True)\nwhile not os.path.exists('pid'): time.sleep(0.01)"
+    assert run_code(code, tmp_path, lambda: None, str(tmp_path)) == 0
+    assert not alive(int((tmp_path / "pid").read_text())) and not (tmp_path / "asked").exists(), "all, and at once"
 
 
 class Swallows:
@@ -193,6 +196,8 @@ def test_a_note_that_names_what_is_not_the_launchs_harms_nothing_and_a_damaged_o
     bystander = subprocess.Popen(["sleep", "300"], start_new_session=True)
     temporary = Path(tempfile.mkdtemp(prefix=TEMP))
     (link := temporary.with_name(f"{temporary.name}-link")).symlink_to(tmp_path)
+    (temporary / TOKEN_FILE).write_text("a" * 32)  # another launch's
+    (tmp_path / TOKEN_FILE).write_text("b" * 32)
     shared = Path(tempfile.mkstemp(prefix=mine, dir="/dev/shm")[1])
     theirs = {"pid": bystander.pid, "created": psutil.Process(bystander.pid).create_time()}
     good = {"token": "b" * 32, "temp": "/tmp/bfcl-none", "log": "x.log", "folder": identity(run)}
@@ -220,16 +225,18 @@ def test_a_note_that_names_what_is_not_the_launchs_harms_nothing_and_a_damaged_o
 
 def test_temporary_files_are_gone_and_the_logs_of_ray_are_kept_after_a_bad_end(tmp_path):
     code = (
-        "import pathlib, sys, tempfile; temp = pathlib.Path(tempfile.gettempdir()); print(temp)\n"
-        "logs = temp / 'ray' / 'session_2026' / 'logs'; logs.mkdir(parents=True)\n"
+        "import os, pathlib, sys; temp = pathlib.Path(os.environ['RAY_TMPDIR']); print(temp)\n"
+        "old, logs = (temp / 'ray' / f'session_{year}' / 'logs' for year in (2025, 2026))\n"
+        "old.mkdir(parents=True); logs.mkdir(parents=True); (logs / 'gone').symlink_to('/no/such/file')\n"
         "(logs / 'raylet.err').write_text('WANDB_API_KEY=hunter2'); sys.exit(int(sys.argv[1]))"
     )
     for status in (0, 1):
-        log = tmp_path / "logs" / f"stage{status}.log"
-        processes.run([sys.executable, "-c", code, str(status)], log, lambda: None, tmp_path / NOTE)
+        log = tmp_path / "run" / "logs" / f"stage{status}.log"
+        processes.run([sys.executable, "-c", code, str(status)], log, lambda: None, tmp_path / "run" / NOTE)
         assert not Path(log.read_text().strip()).exists()
-        kept = tmp_path / "logs" / f"stage{status}.ray" / "raylet.err"
-        assert kept.exists() is bool(status) and (not status or "hunter2" not in kept.read_text())
+        kept = log.with_suffix(".ray") / "raylet.err"
+        assert kept.exists() is kept.with_name("gone").is_symlink() is bool(status)
+        assert not status or "hunter2" not in kept.read_text()
 
 
 @pytest.fixture
@@ -254,3 +261,49 @@ def test_what_has_the_token_is_ended_on_a_node_and_here_where_the_cluster_is_gon
     assert not alive(ours.pid) and other.poll() is None and not Path(launch.temp).exists()
     assert processes.clear_here(asked, "node", ["node"]) == []
     other.kill()
+
+
+def test_the_process_that_leads_the_session_is_known_by_what_it_writes_and_when_it_began(tmp_path, launch):
+    files = [(tmp_path / "log").open("w"), (Path(launch.temp) / "log").open("w"), subprocess.DEVNULL]
+    leaders = [subprocess.Popen(["sleep", "300"], start_new_session=True, stdout=file) for file in files]
+    for number, leader in enumerate(leaders):
+        led = replace(launch, pid=leader.pid, created=psutil.Process(leader.pid).create_time())
+        assert [process.pid for process in living(led, tmp_path)] == [leader.pid] * (number < 2)
+        assert living(replace(led, created=led.created - 10), tmp_path) == [], "its number is a later process's now"
+    for leader in leaders:
+        leader.kill()
+        leader.wait()
+
+
+def test_only_files_of_the_launch_that_nobody_uses_are_removed_and_its_last_logs_of_ray_kept(
+    tmp_path, launch, monkeypatch
+):
+    monkeypatch.setattr(processes, "SHARED_MEMORY", (mine := f"of_a_test_{os.getpid()}_",))
+    temp, shared = Path(launch.temp), Path("/dev/shm")
+    old, new, used, other = files = [shared / name for name in (f"{mine}1", f"{mine}2", f"{mine}3", f"not_{mine}")]
+    old.touch()
+    while (temp / TOKEN_FILE).stat().st_ctime <= old.stat().st_ctime:
+        (temp / TOKEN_FILE).write_text(launch.token)
+    for file in files[1:]:
+        file.write_text("x")
+    stale, heard = (Path(f"/tmp/rl-colocate-zmq-{launch.token}-{name}.sock") for name in ("stale", "heard"))
+    for number in (1, 2):
+        (logs := temp / "ray" / f"session_202{number}" / "logs").mkdir(parents=True)
+        (logs / "out").write_text(str(number))
+        (logs / "gone").symlink_to("/no/such/file")
+    (kept := tmp_path / "logs" / "x.ray").mkdir(parents=True)
+    with used.open("r+") as file, mmap.mmap(file.fileno(), 1), socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(heard))
+        with socket.socket(socket.AF_UNIX) as ended:
+            ended.bind(str(stale))
+        try:
+            for other_user in (os.getuid() - 1, os.getuid() + 1):
+                with monkeypatch.context() as patch:
+                    patch.setattr(os, "getuid", lambda user=other_user: user)
+                    assert processes.clear(launch, tmp_path) == [] and temp.exists()
+            assert processes.clear(launch, tmp_path)[0].startswith("1 ") and not temp.exists()
+            assert [file.exists() for file in (*files, stale, heard)] == [True, False, True, True, False, True]
+        finally:
+            for file in (*files, stale, heard):
+                file.unlink(missing_ok=True)
+    assert (kept / "out").read_text() == "2" and (kept / "gone").is_symlink()

@@ -203,6 +203,26 @@ def test_what_is_set_and_does_nothing_is_a_line_and_the_recipe_as_it_is_has_none
     assert "NOTE" in summary(configured(*noted[0][0])) and "inert" in summary(configured(GPU))
 
 
+def test_the_summary_has_what_is_set_and_leaves_out_what_is_not(configured):
+    def lines(*given):
+        return {line[:11].strip(): line[11:] for line in summary(configured(*given)).splitlines()}
+
+    plain = lines()
+    for given, name, word in (
+        (OFFLINE, "data", "FILES,"),
+        (OFFLINE, "reward", "as stored"),
+        (TAUGHT, "distilled", "from /t, k1, without"),
+        (["algorithm=opd_grpo", f"{TEACHER}=/t"], "distilled", "from /t, k1, beside"),
+        (TAUGHT, "hardware", "1 more for the teacher"),
+        ([SEPARATE], "hardware", "1 more to play"),
+        (["trainer.total_training_steps=7"], "learning", "at most 7 steps"),
+        (["data.leave_out=[a,b]"], "data", "2 tasks left out"),
+        ([LORA, f"{MODEL}.lora_adapter_path=/a"], "model", "adapter /a"),
+        ([FILTER], "algorithm", "dynamic sampling by"),
+    ):
+        assert word in lines(*given)[name] and word not in plain.get(name, ""), (given, name)
+
+
 def test_verl_has_the_known_estimators_and_losses_and_no_other():
     names = {str(getattr(name, "value", name)) for name in ADV_ESTIMATOR_REGISTRY} | set(settings.OURS)
     assert names == {*settings.WITH_CRITIC, *GROUPED, *settings.UNFED, "reinforce_plus_plus"}
