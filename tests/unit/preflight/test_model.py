@@ -27,7 +27,7 @@ def checked(configured, refusal, made, tmp_path):
         where = (f"paths.data={made}", f"paths.run={tmp_path}/run", f"paths.tiny_policy={tmp_path}/none")
         config = configured(*where, *("launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0"), *overrides, **given)
         config.actor_rollout_ref.rollout.agent.agent_loop_config_path = "recipe/config/agent_loops.yaml"
-        return config, refusal(lambda: check(config))
+        return config, refusal(lambda: check(config, alone=True))
 
     return checked
 
