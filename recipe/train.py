@@ -18,13 +18,10 @@ from recipe import preflight, reward
 from recipe.files import PreflightError
 from recipe.machine import processes
 from recipe.machine.cluster import TOKEN, Answer, runtime_env, watching
-from recipe.preflight.machine import find_cluster
+from recipe.preflight import machine
 from recipe.preflight.settings import devices
-from recipe.settings import command, is_offline, unread
-from recipe.stage import console, end, starts
-from recipe.stage.export import write_card
-from recipe.stage.metrics_log import time_line
-from recipe.stage.starts import mask_prints, say, writing
+from recipe.settings import command, is_offline
+from recipe.stage import console, end, export, metrics_log, starts
 
 
 def join(config: DictConfig, address: str) -> None:
@@ -71,10 +68,10 @@ def launch(config: DictConfig, cluster: tuple[str, Answer] | None = None) -> Non
             else:
                 from recipe.training.async_trainer import SeparateTrainer as Trainer  # type: ignore[assignment]
             TRAINER_REGISTRY[mode] = Trainer
-            mask_prints(main_ppo)
+            starts.mask_prints(main_ppo)
             super().run(config)
 
-    mask_prints(main_ppo)
+    starts.mask_prints(main_ppo)
     if cluster is None:
         if config.trainer.device == "cpu":  # Ray's GPUs are then numbers that its processes ask for
             init, wanted = config.ray_kwargs.ray_init, devices(config)
@@ -103,7 +100,7 @@ def supervise(config: DictConfig) -> int:
     log, again = console.new_log(run, stage.name), f"the same command{starts.going_on(config)}"
     watch = console.Watch(stage, log, alone=True)
     try:
-        with writing(config), processes.alone(run) as note:
+        with starts.writing(config), processes.alone(run) as note:
             print(f"{stage.name}: log in {log}", flush=True)
             code = processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, watch, note)
             watch()
@@ -115,58 +112,57 @@ def supervise(config: DictConfig) -> int:
     return code
 
 
-def run(config: DictConfig, overrides: list[str]) -> None:
-    """One start, from top to bottom: check, note, launch, export; with `preflight_only` the checks alone."""
-    looks = config.preflight_only
-    if not looks and TOKEN not in os.environ:
-        sys.exit(supervise(config))
-    starts.set_environment(config, config.trainer.nnodes)
-    try:
-        cluster, lacks = None, list[str]()
-        try:
-            cluster = find_cluster(config)  # before the run's folder is touched: each node has to see it
-        except PreflightError as error:
-            if not looks:
-                raise
-            lacks.append(str(error))
-        alone = cluster is None and not lacks
-        if not looks:
-            with writing(config):
-                say(starts.repair(config, alone))
-            if alone and config.launcher.get("prefork"):
-                from recipe.machine import prefork  # another process imports large libraries meanwhile
+def look(config: DictConfig, overrides: list[str]) -> None:
+    """With `preflight_only` the checks, all of them: what this machine lacks is said at the end. Nothing is written.
 
-                sys.executable = prefork.start()
-        lacks += preflight.check(config, alone)
-        trains = not looks and (not end.at_target(config) or end.owes_validation(config))
-        if not looks:
-            with writing(config):
-                say(starts.start_over(config))
-                starts.write_start(config, overrides)
-                starts.write_manifest(config)
+    Raises:
+        PreflightError: a check did not pass.
+    """
+    starts.set_environment(config, config.trainer.nnodes)
+    alone, lacks = False, list[str]()
+    try:
+        alone = machine.find_cluster(config) is None
     except PreflightError as error:
-        sys.exit(f"\n{config.stage.name} cannot start: {error}")
-    unknown = (f"NOTE       {line}" for line in unread(config, overrides))
-    print(preflight.summary(config), *unknown, sep="\n", flush=True)
-    if looks:
-        if lacks:
-            listed = "".join(f"\n- {text}" for text in lacks)
-            sys.exit(f"all other checks passed; nothing was started. {config.stage.name} cannot start here:{listed}")
-        print("all checks passed; nothing was started. Lines above that begin with NOTE may be worth a look")
-        return
-    if not trains:
-        print(f"{config.stage.name} is done, and not trained again. Another training needs another RUN.", flush=True)
-    else:
+        lacks.append(str(error))
+    lacks += preflight.check(config, alone)
+    print(preflight.summary(config, overrides), flush=True)
+    if lacks:
+        listed = "".join(f"\n- {text}" for text in lacks)
+        sys.exit(f"all other checks passed; nothing was started. {config.stage.name} cannot start here:{listed}")
+    print("all checks passed; nothing was started. Lines above that begin with NOTE may be worth a look")
+
+
+def run(config: DictConfig, overrides: list[str]) -> None:
+    """One start, from top to bottom: check, note, launch, export.
+
+    Raises:
+        PreflightError: it cannot start.
+    """
+    starts.set_environment(config, config.trainer.nnodes)
+    cluster = machine.find_cluster(config)  # before the run's folder is touched: each node has to see it
+    with starts.writing(config):
+        starts.say(starts.repair(config, alone=cluster is None))
+    if cluster is None and config.launcher.get("prefork"):
+        from recipe.machine import prefork  # another process imports large libraries meanwhile
+
+        sys.executable = prefork.start()
+    preflight.check(config, alone=cluster is None)
+    trains = not end.at_target(config) or end.owes_validation(config)
+    starts.note(config, overrides)
+    print(preflight.summary(config, overrides), flush=True)
+    if trains:
         print(console.BEGINS, flush=True)
         launch(config, cluster)
         print(console.ENDS, flush=True)
-        if times := time_line(Path(config.paths.stage)):
+        if times := metrics_log.time_line(Path(config.paths.stage)):
             print(times, flush=True)
+    else:
+        print(f"{config.stage.name} is done, and not trained again. Another training needs another RUN.", flush=True)
     if config.trainer.save_freq > 0:
         done = end.finish(config)
         model = Path(config.paths.stage) / "hf"
         print(f"model of step {done.model_step} exported to {model}")
-        write_card(config, model)
+        export.write_card(config, model)
         if done.gate:
             print(f"gate: {done.gate.text}")
             if done.gate.stops:
@@ -174,14 +170,20 @@ def run(config: DictConfig, overrides: list[str]) -> None:
 
 
 def main() -> None:
+    form, what = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s", ""
     try:
         config, overrides = command(sys.argv[1:])
         preflight.check_settings(config)
+        logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=form)
+        what = f"{config.stage.name} "
+        if config.preflight_only:
+            look(config, overrides)
+        elif TOKEN in os.environ:
+            run(config, overrides)
+        else:
+            sys.exit(supervise(config))
     except PreflightError as error:
-        sys.exit(f"\ncannot start: {error}")
-    form = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
-    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=form)
-    run(config, overrides)
+        sys.exit(f"\n{what}cannot start: {error}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from recipe.cpu import precision
 from recipe.files import PreflightError
 from recipe.machine import loopback
 from recipe.memory import known_model, teacher_cards
-from recipe.settings import is_offline, on_policy
+from recipe.settings import is_offline, on_policy, unread
 from recipe.stage import end, starts
 
 
@@ -100,8 +100,8 @@ def check(config: DictConfig, alone: bool) -> list[str]:
     return lacks
 
 
-def summary(config: DictConfig) -> str:
-    """What will be used, a few lines for the log."""
+def summary(config: DictConfig, overrides: list[str]) -> str:
+    """What will be used, a few lines for the log, and what may be worth a look."""
     from recipe.preflight import teacher
     from recipe.preflight.settings import notes, playing_devices
 
@@ -135,5 +135,6 @@ def summary(config: DictConfig) -> str:
         "output": config.paths.stage,
         "watch": f"tensorboard --logdir {config.paths.run}",
     }
-    found = [("NOTE", note) for note in (*notes(config), *loopback.notes(trainer.nnodes))]
+    notable = *notes(config), *loopback.notes(trainer.nnodes), *unread(config, overrides)
+    found = [("NOTE", note) for note in notable]
     return "\n".join(f"{name:<11}{text}" for name, text in (*lines.items(), *found))

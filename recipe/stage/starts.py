@@ -257,6 +257,14 @@ def say(lines: list[str]) -> None:
         print(f"RESUME {line}", flush=True)
 
 
+def note(config: DictConfig, overrides: Sequence[str]) -> None:
+    """Once a start has passed all checks: set aside what it replaces, note what it begins with."""
+    with writing(config):
+        say(start_over(config))
+        write_start(config, overrides)
+        write_manifest(config)
+
+
 def write_start(config: DictConfig, overrides: Sequence[str], digest: str | None = None) -> None:
     """Note what this start begins with, before it can leave a checkpoint, and its configuration. After all checks.
 

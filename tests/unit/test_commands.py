@@ -136,7 +136,7 @@ def test_verl_gets_the_trainer_of_the_mode_on_a_ray_with_room_for_it_or_on_this_
     monkeypatch.setattr(main_ppo, "run_ppo", run_ppo)
     monkeypatch.setattr(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class, "run", lambda *_: None)
     monkeypatch.setattr("verl.trainer.ppo.v1.trainer_base.TRAINER_REGISTRY", known := {})
-    monkeypatch.setattr(train, "mask_prints", lambda _: None)
+    monkeypatch.setattr(train.starts, "mask_prints", lambda _: None)
     monkeypatch.setattr(PlatformRegistry, "get", {"cpu": 1}.get)
     for given, trainer, gpus, cpus in (
         ((), "CurriculumTrainer", 1, 8),

@@ -200,12 +200,12 @@ def test_what_is_set_and_does_nothing_is_a_line_and_the_recipe_as_it_is_has_none
     assert [*settings.notes(configured(f"{ROLLOUT}.top_k=0", f"{ROLLOUT}.val_kwargs.top_p=0.8"))] == []
     missing = [given for given, word in noted if not any(word in note for note in settings.notes(configured(*given)))]
     assert missing == []
-    assert "NOTE" in summary(configured(*noted[0][0])) and "inert" in summary(configured(GPU))
+    assert "NOTE" in summary(configured(*noted[0][0]), []) and "inert" in summary(configured(GPU), [])
 
 
 def test_the_summary_has_what_is_set_and_leaves_out_what_is_not(configured):
     def lines(*given):
-        return {line[:11].strip(): line[11:] for line in summary(configured(*given)).splitlines()}
+        return {line[:11].strip(): line[11:] for line in summary(configured(*given), []).splitlines()}
 
     plain = lines()
     for given, name, word in (
