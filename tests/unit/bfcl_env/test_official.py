@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import mpmath
 import pytest
+from support.official_bfcl import OfficialEpisode
 from support.single_turn import ast_checker, check, gold, inside, official, task_of, tasks
 from support.single_turn import mutants as single_turn_mutants
 
 from bfcl_env import CallError, Episode, ErrorKind, load_scenarios, make_call, parse_call
 from bfcl_env.proof.differences import MULTI_TURN, SINGLE_TURN
 from bfcl_env.proof.mutants import mutants, random_call
-from bfcl_env.proof.official import OfficialEpisode
 from bfcl_env.single_turn import audit_known, java, javascript, load_tasks, values
 from bfcl_env.single_turn.tasks import _plain
 from bfcl_env.source import function_owners, load_class

@@ -1,7 +1,7 @@
 """BFCL's own executor and checker, as the yardstick for ours.
 
 Only for calls that are trusted, such as gold and `mutants`: that executor evaluates text with the rights of the
-process. Used by tests and by `benchmarks/`, and by nothing that runs during training.
+process.
 
 The executor keeps its instances in its module's namespace under a name made of model and task, so every run here takes
 a model name of its own and removes the instances at its end.
