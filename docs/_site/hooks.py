@@ -94,7 +94,7 @@ def page() -> str:
             name = section.partition(":")[0]
             if name not in ("defaults", "hydra"):
                 parts += [f"### {name} {{#{file[:-5]}-{name}}}", f"```yaml\n{section.rstrip()}\n```"]
-    for group in ("hardware", "algorithm", "trainer", "environment", "preset", "curricula"):
+    for group in ("hardware", "algorithm", "trainer", "environment", "preset"):
         parts.append(f"## {group}=NAME")
         for path in sorted((config / group).glob("*.yaml")):
             parts += [f"### {group}={path.stem}", f"```yaml\n{path.read_text(encoding='utf-8').rstrip()}\n```"]

@@ -23,7 +23,7 @@ def main() -> None:
     add = parser.add_argument
     add("runs", nargs="*", type=Path, metavar="RUN_DIR", help="a folder such as outputs/default")
     compared = "evaluations and runs, files of votes and folders of them: a table with a row for each"
-    add("--compare", "--votes", action="extend", nargs="+", type=Path, default=[], metavar="PATH", help=compared)
+    add("--compare", action="extend", nargs="+", type=Path, default=[], metavar="PATH", help=compared)
     of_compare = parser.add_mutually_exclusive_group().add_argument
     of_compare("--baseline", metavar="ROW", help="with --compare: compare with this row (default: the first)")
     of_compare("--with", dest="b", nargs="+", type=Path, metavar="PATH", help="seeds of recipe B; of A: --compare")

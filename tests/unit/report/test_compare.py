@@ -111,7 +111,7 @@ def test_a_file_of_votes_is_read_whole_or_not_at_all(tmp_path, report):
         '{"q": {"is_solved": {"0": "Solved", "1": "Solved"}}, "r": {"is_solved": {"0": "Solved"}}}',
     ):
         bad.write_text(content)
-        status, error = report("--votes", good, bad)
+        status, error = report("--compare", good, bad)
         assert status == 1 and f"{bad}" in error and not (tmp_path / "new" / "out").exists(), error
 
 
