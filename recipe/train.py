@@ -113,11 +113,7 @@ def supervise(config: DictConfig) -> int:
 
 
 def look(config: DictConfig, overrides: list[str]) -> None:
-    """With `preflight_only` the checks, all of them: what this machine lacks is said at the end. Nothing is written.
-
-    Raises:
-        PreflightError: a check did not pass.
-    """
+    """With `preflight_only` all checks: what this machine lacks is said at the end. Raises PreflightError for others."""
     starts.set_environment(config, config.trainer.nnodes)
     alone, lacks = False, list[str]()
     try:
@@ -133,11 +129,7 @@ def look(config: DictConfig, overrides: list[str]) -> None:
 
 
 def run(config: DictConfig, overrides: list[str]) -> None:
-    """One start, from top to bottom: check, note, launch, export.
-
-    Raises:
-        PreflightError: it cannot start.
-    """
+    """One start, from top to bottom: check, note, launch, export. Raises PreflightError where it cannot start."""
     starts.set_environment(config, config.trainer.nnodes)
     cluster = machine.find_cluster(config)  # before the run's folder is touched: each node has to see it
     with starts.writing(config):
