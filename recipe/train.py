@@ -113,7 +113,7 @@ def supervise(config: DictConfig) -> int:
 
 
 def look(config: DictConfig, overrides: list[str]) -> None:
-    """With `preflight_only` all checks: what this machine lacks is said at the end. Raises PreflightError for others."""
+    """With `preflight_only` all checks; what this machine lacks is said at the end. Raises PreflightError otherwise."""
     starts.set_environment(config, config.trainer.nnodes)
     alone, lacks = False, list[str]()
     try:
