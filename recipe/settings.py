@@ -125,7 +125,7 @@ TABLE: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (one_of(*MEANS), ("loss_agg_mode",)),
     (one_of(*KL, *(f"{name}+" for name in KL)), ("kl_loss_type", "kl_penalty")),
     (one_of("fixed", "adaptive"), ("kl_ctrl.type",)),
-    (one_of(*KL), ("distillation_loss.loss_mode",)),
+    (one_of("forward_kl_topk", *KL), ("distillation_loss.loss_mode",)),
     (whole(0), ("distillation.nnodes",)),
     (or_null(one_of("token", "sequence")), ("rollout_is",)),
     (or_null(one_of(*PROTOCOLS)), ("data.protocol",)),

@@ -36,7 +36,7 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 import recipe.gpu.vocabulary  # noqa: F401
 
-WANT_ALL = ("use_fused_kernels", "calculate_sum_pi_squared", "distillation_use_topk", "distillation_only")
+WANT_ALL = ("use_fused_kernels", "calculate_sum_pi_squared")
 """What of a batch needs the logits of every token, or never sees logits."""
 PROPORTIONAL = ("vanilla", "gspo", "cispo", "appo_step")
 """Policy losses that are, row by row, the advantage times something."""
@@ -252,9 +252,10 @@ def _policy_alone(loss: Any) -> bool:
 def _at_itself(loss: Any) -> Any:
     """The same with the policy's own probabilities as the old ones: the engine's differ by 3 % in bfloat16."""
 
-    def of(model_output: Any, data: Any, **given: Any) -> Any:
-        own = no_padding_2_padding(model_output["log_probs"].detach(), data)
-        return loss(model_output=model_output, data=data.update({"old_log_probs": own}), **given)
+    def of(data: Any, model_output: Any = None, **given: Any) -> Any:
+        if "log_probs" in (model_output or ()):  # else it is asked for something of the logits, or has no need of them
+            data = data.update({"old_log_probs": no_padding_2_padding(model_output["log_probs"].detach(), data)})
+        return loss(model_output=model_output, data=data, **given)
 
     return of
 
@@ -380,6 +381,11 @@ class CPULanguageModelEngine(_Trees, fsdp.FSDPEngineWithLMHead):
         if not output_args["temperature_is_one"]:
             logits = logits / output_args["temperature"].repeat_interleave(offsets.diff())[learned].unsqueeze(-1)
         found = {"log_probs": logprobs_from_logits(logits, output_args["input_ids_rmpad_rolled"][learned])}
+        if tu.get_non_tensor_data(micro_batch, "distillation_use_topk", False):  # of the teacher what is beside them
+            whole = {name: micro_batch[name].values()[learned] for name in ("teacher_logprobs", "teacher_ids")}
+            beside = {name: torch.nested.as_nested_tensor([rows], layout=torch.jagged) for name, rows in whole.items()}
+            of_teacher = logits_processor_func(student_logits=logits.float()[None], data=beside)
+            found |= {name: row[0].float() for name, row in of_teacher.items()}
         if tu.get_non_tensor_data(micro_batch, "calculate_entropy", False):
             found["entropy"] = entropy_from_logits(logits)
         empty = torch.zeros(len(learned))

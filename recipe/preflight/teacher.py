@@ -34,6 +34,8 @@ def settings(config: DictConfig) -> Iterator[str]:
     if (priced := loss.loss_mode in ("k1", "kl")) != loss.use_policy_gradient:  # k2 punishes what the teacher likes
         said = f"loss_mode={loss.loss_mode} is a {'price of tokens, no loss' if priced else 'loss, no price of tokens'}"
         yield f"distillation.distillation_loss: {said}. Set use_policy_gradient={str(priced).lower()}."
+    if loss.loss_mode == "forward_kl_topk" and config.actor_rollout_ref.model.use_fused_kernels:
+        yield "loss_mode=forward_kl_topk needs all logits. Set actor_rollout_ref.model.use_fused_kernels=false."
     if filtering and not loss.use_task_rewards:
         yield "algorithm.filter_groups compares rewards, which algorithm=opd does not use. Set enable to false."
     if (heat := config.actor_rollout_ref.rollout.temperature) != 1:

@@ -74,6 +74,8 @@ def rows(whole: bool) -> Any:
         row |= {"prompts": ids[:prompt], "responses": ids[prompt:], "response_mask": mask}
         row |= {"loss_mask": torch.cat([torch.zeros(prompt).long(), mask]) if whole else mask}
         row |= {"old_log_probs": old, "ref_log_prob": old - 0.2}
+        row["teacher_ids"] = ids[:, None] // torch.tensor([1, 2, 3]) + 4
+        row["teacher_logprobs"] = -1.1 - 0.1 * torch.cos(row["teacher_ids"].float())
         made.append(row | {"advantages": torch.randn(response, generator=generator) * (number not in (0, 4))})
     columns = {name: nested([row[name] for row in made]) for name in made[0]}
     sizes = {"micro_batch_size_per_gpu": 3, "max_token_len_per_gpu": 60, "global_batch_size": len(made)}
@@ -110,6 +112,8 @@ def answers(engine: Any, loss: Any, whole: bool, on_policy: bool = True, own: bo
     with engine.train_mode():
         engine.optimizer_zero_grad()
         given = tu.assign_non_tensor(rows(whole), calculate_entropy=False, **{"on_policy": True} if on_policy else {})
+        taught = loss.keywords.get("distillation_config")
+        tu.assign_non_tensor(given, distillation_use_topk=taught is not None, distillation_only=taught is not None)
         if on_policy and own:
             pairs = zip(said["log_probs"].unbind(), given["responses"].unbind(), strict=True)
             given["old_log_probs"] = nested([row.roll(1)[-len(response) :] for row, response in pairs])
@@ -133,17 +137,20 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
     """Of our engines and of verl's, what they answer to each kind of question."""
     import verl.workers.engine.fsdp.transformer_impl as verls
     from verl.utils import tensordict_utils as tu
-    from verl.workers.config import ActorConfig, PolicyLossConfig
+    from verl.workers.config import ActorConfig, DistillationConfig, DistillationLossConfig, PolicyLossConfig
     from verl.workers.utils.losses import ppo_loss, sft_loss
 
     import recipe.cpu.engine as engine
 
     actor = partial(ActorConfig, strategy="fsdp2", rollout_n=1, ppo_micro_batch_size_per_gpu=3, use_dynamic_bsz=False)
+    top = DistillationLossConfig(loss_mode="forward_kl_topk", topk=3, use_policy_gradient=False, use_task_rewards=False)
+    teaching = DistillationConfig(distillation_loss=top)
     losses = {
         "ppo": (partial(ppo_loss, config=actor()), False),
         "second update": (partial(ppo_loss, config=actor()), False, False),
         "kl": (partial(ppo_loss, config=actor(use_kl_loss=True)), False),
         "sft": (partial(sft_loss, config=actor()), True),
+        "taught": (partial(engine.distillation_ppo_loss, config=actor(), distillation_config=teaching), False),
     }
     assert engine._policy_alone(losses["ppo"][0]) and not engine._policy_alone(losses["kl"][0])
     assert not engine._policy_alone(partial(ppo_loss, config=actor(entropy_coeff=0.1))), "entropy is of all rows"

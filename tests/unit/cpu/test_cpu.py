@@ -67,7 +67,7 @@ def found(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("model", MODELS)
 def test_log_probabilities_entropies_losses_gradients_and_values_are_verls(found: dict[str, Any], model: str) -> None:
     ours, plain = found[model]["ours"], found[model]["verl's"]
-    updates = ("ppo", "second update", "kl", "sft")
+    updates = ("ppo", "second update", "kl", "sft", "taught")
     assert ours.keys() == plain.keys() == {*updates, "values"}
     computed = {what: int(side[what].pop("tokens")) for side in (plain, ours) for what in updates}
     if model != "window":  # beginnings once; rows without advantage or learned tokens only where KL wants them

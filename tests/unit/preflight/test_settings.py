@@ -21,6 +21,8 @@ ASYNC, SEPARATE, V1 = "trainer=async", "trainer=separate", "trainer.v1"
 TEACHER = "distillation.teacher_models.teacher_model.model_path"
 FROM_GOLD = "interaction.train.from_gold={share: 1, steps: 9}"
 TAUGHT = ("algorithm=opd", f"{TEACHER}=/t")
+LOSS = "distillation.distillation_loss"
+TOP = (*TAUGHT, f"{LOSS}.loss_mode=forward_kl_topk", f"{LOSS}.use_policy_gradient=false")
 GATE = ("stage.gate.metric=val_dev/reward", "stage.gate.value=1.0", "stage.gate.kind=leave_at", "stage.gate.window=2")
 
 BAD = [
@@ -86,6 +88,7 @@ BAD = [
     ([*TAUGHT, f"{ROLLOUT}.temperature=0.7"], f"{ROLLOUT}.temperature=0.7"),
     ([*TAUGHT, "distillation.distillation_loss.use_policy_gradient=false"], "use_policy_gradient=true"),
     ([*TAUGHT, "distillation.distillation_loss.loss_mode=k3"], "use_policy_gradient=false"),
+    ([*TOP, "hardware=gpu8"], "use_fused_kernels=false"),
     ([*TAUGHT, FILTER], "filter_groups"),
     ([FROM_GOLD, "stage.resample.pool=a.parquet"], "from_gold"),
     ([FILTER, "stage.resample.pool=a.parquet"], "stage.resample.pool"),
@@ -213,6 +216,7 @@ def test_the_summary_has_what_is_set_and_leaves_out_what_is_not(configured):
         (OFFLINE, "reward", "as stored"),
         (TAUGHT, "distilled", "from /t, k1, without"),
         (["algorithm=opd_grpo", f"{TEACHER}=/t"], "distilled", "from /t, k1, beside"),
+        (TOP, "distilled", "from /t, forward_kl_topk, without"),
         (TAUGHT, "hardware", "1 more for the teacher"),
         ([SEPARATE], "hardware", "1 more to play"),
         (["trainer.total_training_steps=7"], "learning", "at most 7 steps"),
