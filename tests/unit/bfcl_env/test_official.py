@@ -289,6 +289,7 @@ CASES = [
     Case("nested_literals", "HashMap", [{"a": ["x)"]}], 'new HashMap<>() {{ put("a", "x)"); }}', False, JAVA_),
     Case("whole_literal", "array", [[1, 2]], "[1, 2].concat(more)", True, SCRIPT, "integer"),
     Case("whole_literal", "array", [[[1], [2]]], "[[1]\n,[2]].concat(more)", True, SCRIPT, "array"),
+    Case("whole_literal", "ArrayList", [[["b"]]], "new ArrayList<>(Arrays.asList(new X[]{b}.c))", True, JAVA_, "Array"),
     Case("whole_literal", "HashMap", [{}], "new HashMap<>(other) // new HashMap<>()", True, JAVA_),
     Case("bare_values", "dict", [{"a": "text"}], {"a": "text"}, False),
     Case("bare_values", "dict", [{"a": "text"}], {"a": "t"}, True),
