@@ -149,20 +149,14 @@ class _Attention(torch.autograd.Function):
     """
 
     @staticmethod
-    def _filled(tensor: Any) -> Any:
-        """With zeros behind the tokens (..., tokens, size) until the last piece is full."""
-        return torch.nn.functional.pad(tensor, (0, 0, 0, -tensor.shape[-2] % LONGEST))
-
-    @staticmethod
     def _laid(tensor: Any) -> Any:
         """(keys' heads, heads of each, tokens, size) by pieces, (pieces, keys' heads, heads of each x n, size)."""
-        pieces = _Attention._filled(tensor).unflatten(2, (-1, LONGEST)).permute(2, 0, 1, 3, 4)
-        return pieces.contiguous().flatten(2, 3)
+        return tensor.unflatten(2, (-1, LONGEST)).permute(2, 0, 1, 3, 4).contiguous().flatten(2, 3)
 
     @staticmethod
-    def _in_order(laid: Any, tokens: int) -> Any:
+    def _in_order(laid: Any) -> Any:
         """The way back."""
-        return laid.unflatten(2, (-1, LONGEST)).permute(1, 2, 0, 3, 4).flatten(2, 3)[:, :, :tokens]
+        return laid.unflatten(2, (-1, LONGEST)).permute(1, 2, 0, 3, 4).flatten(2, 3)
 
     @staticmethod
     def _seen(tensor: Any, seen: torch.Tensor) -> Any:
@@ -181,15 +175,15 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Any, key: Any, value: Any, scale: float, tree: Tree) -> Any:
         """What the queries (keys' heads, heads of each, tokens, size) find in keys and values (keys' heads, ...)."""
-        ctx.scale, ctx.tree, ctx.size = scale, tree, query.shape[1:3]
-        query, key, value = _Attention._laid(query), _Attention._filled(key), _Attention._filled(value)
+        ctx.scale, ctx.tree, ctx.heads = scale, tree, query.shape[1]
+        query = _Attention._laid(query)
         result, sums = torch.empty_like(query), torch.empty(query.shape[:-1])
         for these, seen, mask in tree.pieces:
             given = query[these], _Attention._seen(key, seen), _Attention._seen(value, seen)
-            rows = mask.to(query.dtype).repeat(1, 1, ctx.size[0], 1)
+            rows = mask.to(query.dtype).repeat(1, 1, ctx.heads, 1)
             result[these], sums[these] = _flash(*given, 0.0, False, attn_mask=rows, scale=scale)
         ctx.save_for_backward(query, key, value, result, sums)
-        return _Attention._in_order(result, ctx.size[1])
+        return _Attention._in_order(result)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
@@ -201,15 +195,14 @@ class _Attention(torch.autograd.Function):
         for these, seen, mask in ctx.tree.pieces:
             keys, values = _Attention._seen(key, seen), _Attention._seen(value, seen)
             queries, of_answer = query[these] * ctx.scale, gradient[these]
-            rows = mask.to(query.dtype).repeat(1, 1, ctx.size[0], 1)
+            rows = mask.to(query.dtype).repeat(1, 1, ctx.heads, 1)
             weights = _Attention._less(queries, keys, sums[these]).add_(rows).exp_()
             of_scores = _Attention._less(of_answer, values, whole[these]).mul_(weights)
             of_query[these] = (of_scores @ keys).mul_(ctx.scale)
             for whole_of, left, right in ((of_value, weights, of_answer), (of_key, of_scores, queries)):
                 part = (left.transpose(-1, -2) @ right).float().transpose(0, 1).flatten(1, 2)
                 whole_of.index_add_(1, seen.flatten(), part)
-        of_key, of_value = (one[:, : ctx.size[1]].to(key.dtype) for one in (of_key, of_value))
-        return _Attention._in_order(of_query, ctx.size[1]), of_key, of_value, None, None
+        return _Attention._in_order(of_query), of_key.to(key.dtype), of_value.to(key.dtype), None, None
 
 
 def _attend(module: Any, query: Any, key: Any, value: Any, mask: Any, tree: Tree | None = None, **given: Any) -> Any:

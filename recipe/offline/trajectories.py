@@ -188,14 +188,14 @@ def _trajectory(tokens: Tokens, episode: EpisodeRecord) -> Trajectory:
 
 @lru_cache(maxsize=64)
 def _table(path: Path) -> Any:
-    """The file, mapped into memory. Raises Mistake if it has not the columns of TRAJECTORY_SCHEMA."""
+    """The file. Raises Mistake if it has not the columns of TRAJECTORY_SCHEMA."""
     import pyarrow as pa  # here, because settings are looked at without it
     import pyarrow.parquet as parquet
 
     from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA
 
     try:
-        table = parquet.read_table(path, memory_map=True)
+        table = parquet.read_table(path)
         return table.select(TRAJECTORY_SCHEMA.names).cast(TRAJECTORY_SCHEMA)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise Mistake(f"cannot be read as parquet: {shown(str(error), quote=False)}; expected {FORMS}") from error
@@ -242,7 +242,7 @@ def cut(stored: Stored, limits: Limits) -> Stored | None:
         return None
     if scores is not None:
         scores = [0.0] * (whole - 1) + scores[-1:] if limits.final_only else scores[:steps]
-    score = stored.score if scores is None or scores == stored.step_scores else sum(scores)
+    score = stored.score if scores is None else sum(scores)
     end, kept = trajectory.spans[steps - 1].end, Trajectory(trajectory.prompt)
     kept.response, kept.mask, kept.spans = trajectory.response[:end], trajectory.mask[:end], trajectory.spans[:steps]
     kept.log_probs = None if trajectory.log_probs is None else trajectory.log_probs[:end]

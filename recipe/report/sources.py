@@ -64,8 +64,8 @@ def methods(paths: Sequence[Path]) -> list[Method]:
             kinds = f"<subset>.json or <method>/<subset>.json with votes, {EPISODES} of an evaluation, or a run"
             raise PreflightError(f"{path} holds nothing to report: expected {kinds}")
         for file in files:
-            before = found.get(file.parent, [Method(file.parent.name, {})])[0]
-            found[file.parent] = [replace(before, subsets={**before.subsets, file.stem: read_votes(file)})]
+            made = found.get(file.parent, [Method(file.parent.name, {})])
+            found[file.parent] = [replace(one, subsets={**one.subsets, file.stem: read_votes(file)}) for one in made]
     names = [method.name for made in found.values() for method in made]
     return [
         method if names.count(method.name) == 1 else replace(method, name=f"{folder.parent}/{method.name}")

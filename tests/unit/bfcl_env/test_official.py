@@ -283,10 +283,13 @@ JAVA_, SCRIPT = "java", "javascript"
 CASES = [
     Case("quoted_elements", "Array", [["a", "b"]], 'new String[]{"a", "b"}', False, JAVA_, "String"),
     Case("quoted_elements", "ArrayList", [["b"]], "new ArrayList<>(Arrays.asList(abc))", True, JAVA_, "String"),
+    Case("quoted_elements", "Array", [[["a, b"]]], 'new List[]{new String[]{"a, b"}}', False, JAVA_, "Array"),
     Case("untyped_elements", "Array", [["a", 1, True]], 'new Object[]{"a", 1, true}', False, JAVA_, "any"),
     Case("nested_literals", "dict", [{"a": [{"b": 1}]}], '{"a": {"b": 1}}', False, SCRIPT),
     Case("nested_literals", "HashMap", [{"a": ["x)"]}], 'new HashMap<>() {{ put("a", "x)"); }}', False, JAVA_),
     Case("whole_literal", "array", [[1, 2]], "[1, 2].concat(more)", True, SCRIPT, "integer"),
+    Case("whole_literal", "array", [[[1], [2]]], "[[1]\n,[2]].concat(more)", True, SCRIPT, "array"),
+    Case("whole_literal", "ArrayList", [[["b"]]], "new ArrayList<>(Arrays.asList(new X[]{b}.c))", True, JAVA_, "Array"),
     Case("whole_literal", "HashMap", [{}], "new HashMap<>(other) // new HashMap<>()", True, JAVA_),
     Case("bare_values", "dict", [{"a": "text"}], {"a": "text"}, False),
     Case("bare_values", "dict", [{"a": "text"}], {"a": "t"}, True),

@@ -140,7 +140,7 @@ DEAD = [ConnectionError("gone")] * 3 + GOLD
 def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(play, engine, caplog, monkeypatch):
     for fault in (
         *(ConnectionError("gone"), [], [-1, 5], [max(tokenizer().get_vocab().values()) + 1, 5]),
-        *(TokenOutput(token_ids=[5], stop_reason="aborted"), TokenOutput(token_ids=[5] * 5000)),
+        *(TokenOutput(token_ids=[5], stop_reason=b"aborted".decode()), TokenOutput(token_ids=[5] * 5000)),  # as sent
         *(TokenOutput(token_ids=[5, 6], log_probs=[-1.0]), TokenOutput(token_ids=[5], log_probs=[-1.0, -1.0])),
         *(TokenOutput(token_ids=[5], log_probs=[math.nan]), engine.HANGS),
     ):

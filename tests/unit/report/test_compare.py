@@ -145,14 +145,15 @@ def test_evaluations_stand_beside_votes_and_settings_that_differ_are_named(examp
 
 
 def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_verdicts(tmp_path, report):
-    seeds = {"a1": "10010", "a2": "11010", "b1": "11110", "b2": "0111", "b3": "11011"}  # which tasks each solved
+    seeds = {"a1": "10000", "a2": "11110", "b1": "11110", "b2": "0111", "b3": "11011"}  # which tasks each solved
     for name, solved in seeds.items():
         for stage in ("stage1_format", "stage2_base"):
             run = a_run(tmp_path / name, [ord(name[0]) + 0.1 * int(name[1])] * 2, stage)
         validated(run, 2, {"multi_turn_base_0": [0.0]}, stage="stage1_format")
         tasks = {f"multi_turn_base_{index}": [float(passed)] for index, passed in enumerate(solved)}
+        other = {"cluster": "0"} if name == "b3" else {}  # the clusters of a recipe's first seed count
         for step, played in ((1, {}), (2, tasks), (3, {"multi_turn_base_0": [0.0]})):  # step 3 has not been logged
-            validated(run, step, played, stage="stage2_base", reward={"calls": 0.0})
+            validated(run, step, played, stage="stage2_base", reward={"calls": 0.0}, **other)
         validated(run, 2, {"multi_turn_base_9": [1.0]}, part="guard", stage="stage2_base")
         warm = "x" if name in ("a1", "a2") else name
         state.update(run / "stage1_format", began=state.Start(model=f"/{warm}", weights=warm, made="y"))
@@ -175,6 +176,8 @@ def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_ver
     assert [{item.called for item in one.played} for one in (row, guard)] == [{False}, {None}]
     assert row.notes == ("the validation of stage2_base after step 2",)
     assert [*guard.subsets["multi_turn_base"]] == ["multi_turn_base_9"]
+    write(votes := a[0] / "votes.json", q="S")
+    assert len(sources.methods([a[0], votes])) == 3, "a file of votes beside the stages takes none of their rows"
     solved, model = {"multi_turn_base_0": [True]}, {"endpoint": None, "model": "/hf 1f"}
     twice = [evaluation(tmp_path / name, solved, **model) for name in "xy"]
     models = [{"endpoint": None, "model": f"{run}/stage2_base/hf {run.name}"} for run in a]

@@ -66,6 +66,9 @@ def test_a_metric_that_some_episodes_lack_is_in_no_table_and_calls_stand_beside_
     assert line.band == [row["acc"].interval for row in every]
     validated(run, 10, {"late_1": [1]})
     assert table([run]) == "", "no task is in both columns"
+    validated(a_run(run, [0.3] * 9, "stage2_base"), 9, {name: [1] for name in names}, stage="stage2_base")
+    told = [name for name, *_ in rows([run])[1] if "," not in name]
+    assert told == ["irrelevance", "multi_turn_x", "all"], "of the last column, though the stage before it had others"
 
 
 def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run):

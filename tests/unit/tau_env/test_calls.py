@@ -89,6 +89,9 @@ def test_texts_that_grow_are_cut() -> None:
     for length, cut in ((19_969, ""), (19_970, " [cut: the result has 20001 characters]")):
         echoed = opened(telecom).call(Call("check_app_status", {"app_name": "x" * length}), "user")
         assert echoed.error == ErrorKind.RESULT and echoed.text[20_000:] == cut and "on this phone" in echoed.text
+    phone = opened(telecom)
+    phone.call(Call("set_apn_settings", {"apn_settings": {"mms_apn": "x" * 100}}), "user")
+    assert [place["found"] for place in phone.differences(opened(telecom))] == ["'" + "x" * 99], "a value is cut too"
     desk, users = opened(AIRLINE), AIRLINE.base().tables["users"]
     said = desk.call(Call("calculate", {"expression": ["\U000e0000" * 19_000]}), "agent").text
     for more, cut in ((0, ""), (1, " [cut: the result has 200001 characters]")):
