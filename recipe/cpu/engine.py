@@ -175,8 +175,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Any, key: Any, value: Any, scale: float, tree: Tree) -> Any:
         """What the queries (keys' heads, heads of each, tokens, size) find in keys and values (keys' heads, ...)."""
-        ctx.scale, ctx.tree, ctx.heads = scale, tree, query.shape[1]
-        query = _Attention._laid(query)
+        ctx.scale, ctx.tree, ctx.heads, query = scale, tree, query.shape[1], _Attention._laid(query)
         result, sums = torch.empty_like(query), torch.empty(query.shape[:-1])
         for these, seen, mask in tree.pieces:
             given = query[these], _Attention._seen(key, seen), _Attention._seen(value, seen)
