@@ -1,5 +1,8 @@
 """The console: alarms and gates out of the log, and the known cause of an end."""
 
+import shutil
+from types import SimpleNamespace
+
 from recipe.stage import console
 
 
@@ -25,7 +28,7 @@ def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp
     assert [console.time_left(seconds, last) for last in (10, 8, 7)] == ["3 min left", "60 s left", ""]
 
 
-def test_a_known_cause_in_a_log_is_named(tmp_path):
+def test_a_known_cause_in_a_log_is_named(tmp_path, monkeypatch):
     ran_out = "RAY worker A (process 7) was killed by Ray (9GB used / 10GB) because memory ran out\nActorDiedError"
     vllm = (
         "(Worker pid=2) ERROR WorkerProc failed to start.\n(Worker pid=2) ERROR Traceback (most recent call last):\n"
@@ -41,3 +44,6 @@ def test_a_known_cause_in_a_log_is_named(tmp_path):
         assert words in console.cause(tmp_path / "log")
     (tmp_path / "log").write_text("ValueError: no\n")
     assert console.cause(tmp_path / "log") is None
+    for free, full in ((31_999_999, True), (32_000_000, False)):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        assert (console.cause(tmp_path / "log") == console.FULL) is full

@@ -47,6 +47,7 @@ def test_a_task_is_played_on_its_code_by_sending_its_own_words(talk):
     called = [line.removeprefix("    calls  ") for line in out.splitlines() if line.startswith("    calls  ")]
     assert called == [str(call) for turn in task.turns for call in turn.gold]
     assert out.count("     gets  ") == len(called) and "end  completed; passed; " in out
+    assert out.count("    model  done\n") == out.count("   thinks  done\n") == len(task.turns)
 
 
 def test_results_of_tools_are_typed(talk, tools):
