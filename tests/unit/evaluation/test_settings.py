@@ -136,6 +136,8 @@ def test_only_bfcls_own_rules_give_bfcls_score(tmp_path):
         given, _ = parse([*HERE, *words.split()], None)
         assert settings_of(given).by_bfcl() is expected, words
     assert (given.protocol, given.docs) == ("think_xml", "json")
+    usual = {"samples": 1, "concurrency": 32, "timeout": 600.0, "attempts": 5, "backoff": 1.0, "max_nodes": None}
+    assert usual.items() <= vars(given).items() and parse([*HERE, "--strategy", "dfsdt"], None)[0].max_nodes == 60
     for more, errors, official in (((), 4, True), (("--turn-policy", "max_format_errors_per_turn=1"), 2, False)):
         done = played(lambda _: "malformed", tmp_path / str(errors), *more, category=None, limit=1)
         assert done.status == 0 and len(done.requests) == 4 * errors
