@@ -69,6 +69,12 @@ def test_the_example_comes_out_to_the_digit(example, tmp_path, report):
     assert found == {subset: pytest.approx(both) for subset, both in by_hand.items()} and len(rows) == 8
     pairs = list(csv.DictReader((tmp_path / "new" / "out" / "differences.csv").open()))
     assert [pair["subset"] for pair in pairs] == ["G1_instruction", "G1_tool", "all"]
+    low, high, before_low, before_high = (
+        100 * float(pairs[2][f"{of}{end}"]) for of in ("", "before_") for end in ("low", "high")
+    )
+    assert f"[{low:+.1f}, {high:+.1f}]" in "\n".join(lines) and f"[{before_low:.1f}, {before_high:.1f}]" in "\n".join(
+        lines
+    )
     difference = float(pairs[2]["after"]) - float(pairs[2]["before"])
     assert difference == pytest.approx((1 / 3 + 1 / 2 + 1 / 2 + 0 + 0 + 1 / 2) / 6)
     assert "37.5 ± 10.2" in (tmp_path / "new" / "out" / "pass_rate.html").read_text()
