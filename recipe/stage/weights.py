@@ -62,16 +62,16 @@ SUMS_FILE, BASE = StateFile(Sums), StateFile(Base)
 def _measured(folder: Path) -> Sums:
     """Reads all of the weights in a folder, eight files at once: each is summed at 1 to 2 GB a second."""
 
-    def sum_of(path: Path) -> tuple[int, str]:
+    def sum_of(path: Path) -> tuple[str, tuple[int, str]]:
         size = crc = 0
         with path.open("rb") as file:
             while chunk := file.read(1 << 20):
                 size, crc = size + len(chunk), zlib.crc32(chunk, crc)
-        return size, f"{crc:08x}"
+        return path.name, (size, f"{crc:08x}")
 
     weights = sorted([*folder.glob("*.safetensors"), *folder.glob("*.safetensors.index.json")])
     with ThreadPoolExecutor(8) as pool:
-        return Sums(dict(zip([path.name for path in weights], pool.map(sum_of, weights), strict=True)))
+        return Sums(dict(pool.map(sum_of, weights)))
 
 
 def note_sums(folder: Path) -> None:

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 from pydantic import Field
 
-from recipe.files import STRICT, Damaged, StateFile, set_aside, write_atomic
+from recipe.files import STRICT, Damaged, StateFile, one_line, set_aside, shown, write_atomic
 
 
 @dataclass(frozen=True)
@@ -57,3 +57,8 @@ def test_a_write_that_fails_leaves_what_was_there_and_setting_aside_loses_nothin
         (tmp_path / "f").write_text(text)
     kept = {path.name: path.read_text() for path in tmp_path.glob("f*")}
     assert kept == {"f.aside": "old", "f.aside.2": "two", "f": "three"}
+
+
+def test_a_text_in_a_message_is_whole_up_to_its_longest_and_cut_from_there_on() -> None:
+    for text, longest in ((one_line, 200), (lambda value: shown(value, quote=False), 80)):
+        assert [text("x" * size) for size in (longest, longest + 1)] == ["x" * longest, "x" * longest + "..."]

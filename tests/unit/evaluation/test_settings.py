@@ -136,6 +136,8 @@ def test_only_bfcls_own_rules_give_bfcls_score(tmp_path):
         given, _ = parse([*HERE, *words.split()], None)
         assert settings_of(given).by_bfcl() is expected, words
     assert (given.protocol, given.docs) == ("think_xml", "json")
+    usual = {"samples": 1, "concurrency": 32, "timeout": 600.0, "attempts": 5, "backoff": 1.0, "max_nodes": None}
+    assert usual.items() <= vars(given).items() and parse([*HERE, "--strategy", "dfsdt"], None)[0].max_nodes == 60
     for more, errors, official in (((), 4, True), (("--turn-policy", "max_format_errors_per_turn=1"), 2, False)):
         done = played(lambda _: "malformed", tmp_path / str(errors), *more, category=None, limit=1)
         assert done.status == 0 and len(done.requests) == 4 * errors
@@ -176,6 +178,7 @@ def test_the_official_splits_are_what_tau2_bench_publishes_or_are_refused(capsys
         f"{tau} --user kind=scripted --user lines=[Hello.]": "Give --user",
         f"{tau} {named} --mode solo": "Give --user",
         f"{tau} {named} --option split=size": "Leave out --option split",
+        f"{tau} {named} --option split=faults": "Leave out --option split",
         f"{tau} {named} --turn-policy max_steps=30": "Leave out --option split",
     }.items():
         for split in ("official", "official_test"):
@@ -215,11 +218,11 @@ def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
         (rollouts / f"000002.{launch}.jsonl").write_text(line + "\n")
     shutil.copytree(tmp_path / "run" / "stage3_full", tmp_path / "run" / "aside" / "stage3_full")
     state.update(rollouts.parents[1], chose=({"stage": "s", "setting": "stage.gate.metric", "metric": "val_dev/acc"},))
-    assert evaluate.main(["--records", str(tmp_path / "run"), "--out", str(tmp_path / "out")]) == 0
+    assert evaluate.main(["--records", str(tmp_path / "run"), "--out", str(out := tmp_path / "new" / "out")]) == 0
     assert "5 episodes in 3 files; 1 lines are no record of this version" in capsys.readouterr().out
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    found = json.loads((out / "results.json").read_text())
     assert found["categories"]["multi_turn_miss_func"]["acc_bfcl"]["mean"] == 1.0
-    assert found["verdicts"]["agree"] == 5 and found["multi_turn_official"] is None and not kept(tmp_path / "out")
+    assert found["verdicts"]["agree"] == 5 and found["multi_turn_official"] is None and not kept(out)
     assert "by val_dev/acc (s, stage.gate.metric)" in found["note"]
     assert {part: group["tasks"] for part, group in found["parts"].items()} == {"dev": 1, "test": 1}
 
@@ -237,11 +240,12 @@ def stored(folder, *more):
 
 def test_a_cut_off_line_is_taken_away_and_damaged_lines_cost_no_other(tmp_path):
     record, path = sample_record(), tmp_path / "episodes.jsonl"
-    line = {"task_id": "multi_turn_base_0", "sample": 0, "attempts": 1, "episode": record}
-    second = json.dumps({**line, "sample": 1, "note": "über"}, ensure_ascii=False).encode()
+    line = {"task_id": "multi_turn_base_0", "sample": 0, "attempts": 1, "episode": record, "note": "über"}
+    second = json.dumps({**line, "sample": 1}, ensure_ascii=False).encode()
     first = {("multi_turn_base_0", 0): EpisodeRecord.from_dict(record)}
     assert stored(tmp_path, line) == first
     whole = path.read_bytes()
+    assert "über".encode() in whole, "a reader's own letters, and no escapes"
     for cut in (1, 40, len(second) - 6, len(second)):
         path.write_bytes(whole + second[:cut])
         assert stored(tmp_path) == first and path.read_bytes() == whole

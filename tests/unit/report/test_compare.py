@@ -64,15 +64,25 @@ def test_the_example_comes_out_to_the_digit(example, tmp_path, report):
     means, deviations = zip(*by_hand.values(), strict=True)
     by_hand["I1"] = ((4 * means[0] + 2 * means[1]) / 6, (4 * deviations[0] + 2 * deviations[1]) / 6)
     by_hand["Average"] = (sum(means) / 2, sum(deviations) / 2)
-    for row in list(csv.DictReader((tmp_path / "new" / "out" / "pass_rate.csv").open()))[:4]:
-        assert (float(row["pass_rate"]), float(row["standard_deviation"])) == pytest.approx(by_hand[row["subset"]])
+    rows = list(csv.DictReader((tmp_path / "new" / "out" / "pass_rate.csv").open()))
+    found = {row["subset"]: (float(row["pass_rate"]), float(row["standard_deviation"])) for row in rows[:4]}
+    assert found == {subset: pytest.approx(both) for subset, both in by_hand.items()} and len(rows) == 8
     pairs = list(csv.DictReader((tmp_path / "new" / "out" / "differences.csv").open()))
     assert [pair["subset"] for pair in pairs] == ["G1_instruction", "G1_tool", "all"]
+    low, high, before_low, before_high = (
+        100 * float(pairs[2][f"{of}{end}"]) for of in ("", "before_") for end in ("low", "high")
+    )
+    assert f"[{low:+.1f}, {high:+.1f}]" in "\n".join(lines) and f"[{before_low:.1f}, {before_high:.1f}]" in "\n".join(
+        lines
+    )
     difference = float(pairs[2]["after"]) - float(pairs[2]["before"])
     assert difference == pytest.approx((1 / 3 + 1 / 2 + 1 / 2 + 0 + 0 + 1 / 2) / 6)
     assert "37.5 ± 10.2" in (tmp_path / "new" / "out" / "pass_rate.html").read_text()
     (example / "sft_cot").rename(example / "=1+1")
-    report("--compare", example, "--baseline", "step_cot")
+    (example / "=1+1" / "G1_tool.json").unlink()
+    said = report("--compare", example, "--baseline", "step_cot")[1]
+    assert said.splitlines()[1].split() == "=1+1 4 37.5 +- 10.2 - - - -".split()
+    assert said.count(" has no I1 Tool, ") == 1
     with (tmp_path / "new" / "out" / "differences.csv").open() as file:
         assert {(row["method"], row["baseline"]) for row in csv.DictReader(file)} == {("'=1+1", "step_cot")}
 
@@ -164,8 +174,9 @@ def test_two_recipes_are_compared_over_seeds_and_tasks_that_all_have_by_both_ver
     shares = [np.array([[*map(float, seeds[path.name][:4])] for path in paths]) for paths in (a, b)]
     assert (own["queries"], own["before"], own["after"]) == (4, 0.625, pytest.approx(10 / 12))
     assert (own["low"], own["high"]) == pytest.approx(of_difference(*shares, "0123"))
-    of_b = interval([*shares[1].flat], "0123" * 3, [0] * 4 + [1] * 4 + [2] * 4, SHARE)
-    assert (own["after_low"], own["after_high"]) == pytest.approx(of_b)
+    for of, its in zip(("before", "after"), shares, strict=True):
+        alone = interval([*its.flat], "0123" * len(its), [seed for seed in range(len(its)) for _ in "0123"], SHARE)
+        assert (own[f"{of}_low"], own[f"{of}_high"]) == pytest.approx(alone)
     assert (official["method"], official["baseline"], official["after"]) == ("B, official", "A, official", 1)
     notes = "\n".join(found["notes"])
     assert f"\n{tmp_path}/a1, {tmp_path}/a2 share a warm start" in notes and notes.count("share a warm start") == 1

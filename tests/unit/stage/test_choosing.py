@@ -3,6 +3,7 @@
 import json
 from contextlib import nullcontext
 
+import pytest
 from support.evaluation import PROTOCOL, serving
 from support.stages import config_of
 
@@ -32,6 +33,8 @@ def test_a_validation_is_logged_over_all_tasks_each_part_and_the_guard_alone():
         **{"val_test/acc": 0.0, "val_test/bfcl/base/acc": 0.0},
         **{"val_guard/acc": 0.25, "val_guard/single/acc": 0.25},
     }
+    with pytest.raises(ValueError):
+        choosing.validation_metrics(["own"], infos)  # a lost row would give the others parts of their neighbours
     usual = compose_stage("stage3", []).stage.handover_metric  # verl logs what it trains on as `reward`, always
     assert choosing.validation_metrics(["bfcl/base"], {"reward": [0.5], "part": ["dev"]})[usual] == 0.5
 

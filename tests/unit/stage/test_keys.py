@@ -39,7 +39,8 @@ def test_a_start_writes_and_prints_no_key_and_a_refusal_repeats_none(tmp_path, m
     write_manifest(config)
     write_manifest(config)
     assert "set aside as" in capsys.readouterr().out
-    assert len(json.loads((tmp_path / "manifest.json").read_text())["starts"]) == 2
+    starts = json.loads((tmp_path / "manifest.json").read_text())["starts"]
+    assert [len(start["arguments"]) for start in starts] == [len(GIVEN)] * 2
     monkeypatch.setattr(Tracking, "__init__", Tracking.__init__)
     tracked = []
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **given: tracked.append(given["config"])))

@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from support.runs import write_metrics
 
-from recipe.stage.metrics_log import TRAINED_FILE, note_trained, parts_of, read_steps, trained_files
+from recipe.stage.metrics_log import TRAINED_FILE, note_trained, parts_of, read_steps, time_line, trained_files
 
 TIMED = {"step": 20.0, "gen": 8.0, "old_log_prob": 2.0, "ref": 1.0, "update_actor": 6.0}
 TIMED |= {"update_weights": 0.5, "save_checkpoint": 0.5, "testing": 5.0}
@@ -13,13 +14,16 @@ PLAYED = {"generate": 6.0, "environment": 1.0, "user": 2.0, "reward": 0.5, "tota
 SAID = {f"train/seconds/{name}": value for name, value in PLAYED.items()}
 
 
-def test_the_parts_of_a_step_and_its_validation_are_its_whole_time():
+def test_the_parts_of_a_step_and_its_validation_are_its_whole_time(tmp_path):
     parts = parts_of({**STEP, **SAID})
     assert sum(parts.values()) == pytest.approx(25.0)
     assert parts["environment"] == pytest.approx(0.8) and parts["users"] == pytest.approx(1.6)
     assert parts["generation"] == pytest.approx(8.0 * 0.65), "and what an episode does not say is the engine's"
     assert (parts["log-probs"], parts["validation"], parts["rest"]) == (3.0, 5.0, pytest.approx(2.0))
     assert parts_of({"timing_s/gen": 8.0, **SAID}) == {}, "without the whole nothing can be said of its parts"
+    write_metrics(tmp_path, "stage", "1.jsonl", [(step, STEP | SAID) for step in (1, 2)])
+    said = "time: update 24 %, generation 21 %, validation 20 %, log-probs 12 %, rest 8 %, users 6 %, environment 3 %"
+    assert time_line(tmp_path / "stage") == f"{said}, weights 2 %, checkpoint 2 %, rewards 2 %"
     assert parts_of(STEP)["generation"] == 8.0 and not {"environment", "values"} & parts_of(STEP).keys()
 
 

@@ -136,7 +136,7 @@ def test_checkpoints_of_another_or_an_unknown_start_are_refused_before_anything_
             starts.check_same_start(config_of(tmp_path, **change))
             pytest.fail(said)
     starts.check_same_start(config_of(tmp_path, trainer__n_gpus_per_node=4, trainer__nnodes=2))
-    for content in (b"", b"[]", b'{"began": 1}'):
+    for content in (b"", b"[]", b'{"began": 1}', b'{"began": {"model": "/a", "rows": -1}}'):
         (tmp_path / "stage" / state.FILE).write_bytes(content)
         with pytest.raises(PreflightError, match=r"unknown start.*state\.json.*resume_mode=disable"):
             starts.check_same_start(config_of(tmp_path))

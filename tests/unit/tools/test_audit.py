@@ -45,6 +45,8 @@ def test_behind_turns_of_gold_the_rest_is_played_and_nothing_pays_that_did_not_b
     assert status == 0 and said != audit("--tasks", "8")[1]
     _, shown = audit("--given", "2", "--show", "multi_turn_base_0", "answers")
     assert shown.count("the turn passed") == 2 < shown.count("user")
+    shown = audit("--show", "multi_turn_base_0", "skip first turn")[1]
+    assert shown.count("    call  ") == 7, "all of gold's from the second turn on"
 
 
 def test_tau_passes_with_what_its_official_reward_lets_through_listed(audit: Audit) -> None:

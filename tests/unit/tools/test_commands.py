@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 from support.evaluation import gold_player, serving
+from support.policies import ANSWER
 from support.runs import write_metrics
 
 from bfcl_env import load_scenarios
@@ -30,6 +31,7 @@ def talk(monkeypatch, capsys):
         monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
         with serving(play) as server, pytest.raises(SystemExit, match="^0$"):
             chat.main([server.url, "--attempts", "1", *more])
+        assert {request["max_tokens"] for request in server.requests} <= {1024}
         return capsys.readouterr().out, [request["messages"] for request in server.requests]
 
     return talk
@@ -47,6 +49,12 @@ def test_a_task_is_played_on_its_code_by_sending_its_own_words(talk):
     called = [line.removeprefix("    calls  ") for line in out.splitlines() if line.startswith("    calls  ")]
     assert called == [str(call) for turn in task.turns for call in turn.gold]
     assert out.count("     gets  ") == len(called) and "end  completed; passed; " in out
+    typed = ["Hello.", *[""] * len(task.turns)]
+    out_of_own_words, _ = talk(lambda _: ANSWER, typed, "--docs", "signature", "--task", task.id)
+    assert "end  completed; a new conversation begins" in out_of_own_words, "there is no verdict on these"
+    first = next(task for task in load_scenarios("multi_turn_base") if task.part == "test")
+    assert first.turns[0].user[:60] in talk(lambda _: "", [], "--docs", "signature")[0], "a held-out one by default"
+    assert out.count("    model  done\n") == out.count("   thinks  done\n") == len(task.turns)
 
 
 def test_results_of_tools_are_typed(talk, tools):
@@ -57,6 +65,7 @@ def test_results_of_tools_are_typed(talk, tools):
     assert "add(a: int = null)" in requests[0][0]["content"]
     assert requests[1][-1]["content"] == 'Results: ["2","ok"]'
     assert len(requests[2]) == 6 and "    model  3\n" in out
+    assert "you> Add.\n" in out
 
 
 def test_what_a_model_writes_can_neither_steer_the_terminal_nor_pass_for_ours(talk, tools):
