@@ -36,8 +36,8 @@ def test_memory_disk_and_gpus_have_to_be_there(lacks, tmp_path):
     given = ("launcher.needs.memory_gb=6", "launcher.needs.disk_gb=2", "trainer.save_freq=-1")
     assert lacks(6, 2, *given) == ("", "needs about 6 GB of memory and 2 GB of disk")
     assert "5.0 GB of memory, 6 are needed" in lacks(5, 9, *given)[0]
-    wrong, notes = lacks(7, 9, *given, free=5)
-    assert wrong == "" and "only 5 GB of memory are free" in notes
+    wrong, notes = lacks(7, 9, *given, free=5.6)
+    assert wrong == "" and "only 6 GB of memory are free" in notes
     assert "1.0 GB are free on the disk" in lacks(7, 1, *given)[0]
     for name, limit in (("memory.max", "max"), ("memory.limit_in_bytes", 2**63 - 4096), ("memory.max", 5 * GB)):
         (tmp_path / name).write_text(f"{limit}\n")
