@@ -58,7 +58,13 @@ def test_every_rule_answers_its_example_and_never_needs_a_function_that_is_withh
             assert name in hidden.withheld and text and name not in words(text), (rule.name, name)
 
 
-def test_the_printed_table_is_as_it_was():
+def test_the_printed_table_is_as_it_was_and_each_unit_is_sent_to_its_partner():
+    situation = example(next(rule for rule in augmentation.RULES if "imperial_si_conversion" in rule.functions))
+    for pair in office.IMPERIAL_UNITS:
+        for unit, other in (pair, pair[::-1]):
+            call = Call(situation.call.name, {"value": 1, "unit_in": unit, "unit_out": "acres"})
+            said = words(augmentation.hint(dataclasses.replace(situation, call=call)))
+            assert other in said and unit in said, pair
     assert table() == Path(__file__).with_name("hints.txt").read_text("utf-8")
 
 

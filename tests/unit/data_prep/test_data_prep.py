@@ -141,3 +141,9 @@ def test_a_licence_is_stated_only_where_all_rows_have_it():
         card = DatasetCard(data_card(manifest, {"a.parquet": "train"}, known))
         assert card.data.license == licence
         assert ("state their source and licence" in card.text) is ("mine" in known)
+        assert card.data.language == (None if "mine" in known else ["en"])
+    sizes = {999: "n<1K", 1000: "1K<n<10K", 9999: "1K<n<10K", 10_000: "10K<n<100K"}
+    for rows, size in sizes.items():
+        files = {"a": {"rows": 5, "sha256": "0"}, "b": {"rows": rows - 5, "sha256": "1"}}
+        card = DatasetCard(data_card(manifest | {"files": files}, {"a": "train", "b": "val"}, ["tau"]))
+        assert card.data.size_categories == [size]

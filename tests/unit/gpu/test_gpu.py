@@ -161,6 +161,8 @@ def test_the_models_heads_are_tried_and_kv_heads_repeated_only_where_the_grouped
     config = compose("stage2", ["hardware=gpu1", f"actor_rollout_ref.model.path={tmp_path}"])
     settings = load_settings(config.actor_rollout_ref.model.path)
     assert head_shape(settings, "") == SHAPE | {"window": None}
+    of_mistral = SimpleNamespace(num_attention_heads=6, hidden_size=96, sliding_window=8)  # which has no such switch
+    assert head_shape(of_mistral, "") == SHAPE | {"kv_heads": 6, "window": 8}
     (line,) = choose_attention(config, "cpu", settings)
     assert "varlen is right on cpu with" in line
     with pytest.raises(PreflightError, match="cannot be tried on a GPU: .*CUDA.*hardware=cpu"):

@@ -12,9 +12,10 @@ from support.policies import ANSWER, say, think_xml
 
 import bfcl_env.environment
 from bfcl_env import Call, Options, load_scenarios
-from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy, get_protocol
+from interaction import Conversation, EpisodeRecord, StopReason, get_protocol
 from interaction.conversation import NOT_RUN
 from interaction.environment import EnvironmentBase
+from interaction.policy import read_policy
 from recipe.settings import CONFIG_DIR
 from rewards.metrics import episode_metrics
 
@@ -169,7 +170,7 @@ def test_the_base_configuration_names_every_setting_and_changes_no_default():
     for split in ("train", "val"):
         found = OmegaConf.to_container(config.interaction[split])
         assert found.pop("environments") == {"bfcl": asdict(Options())}
-        assert found | {"environments": {}} == asdict(TurnPolicy())
+        assert found | {"environments": {}} == asdict(read_policy({}))
 
 
 def test_the_share_of_results_that_were_cut_is_a_metric_and_a_hint_is_no_cut():

@@ -95,6 +95,9 @@ def test_what_a_model_writes_comes_back_without_control_tokens_and_characters_th
     observation, *_ = env.step(PROTOCOL.render_calls("t", [SimpleNamespace(name=forged, arguments={})]))
     assert "<|" not in observation and "</s>" not in observation
     assert observation.encode("utf-8") and env.observation_space.contains(observation)
+    for space in (env.observation_space, env.action_space):
+        fits = [space.contains(said) for said in ("", "é" * space.max_length, "x" * (space.max_length + 1), None)]
+        assert fits == [True, True, False, False]
 
 
 def test_terminated_is_what_ends_by_itself_and_truncated_what_a_limit_ends(tmp_path, monkeypatch):

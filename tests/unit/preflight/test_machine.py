@@ -34,10 +34,10 @@ def lacks(configured, monkeypatch, tmp_path):
 
 def test_memory_disk_and_gpus_have_to_be_there(lacks, tmp_path):
     given = ("launcher.needs.memory_gb=6", "launcher.needs.disk_gb=2", "trainer.save_freq=-1")
-    assert lacks(7, 9, *given)[0] == ""
+    assert lacks(6, 2, *given) == ("", "needs about 6 GB of memory and 2 GB of disk")
     assert "5.0 GB of memory, 6 are needed" in lacks(5, 9, *given)[0]
-    wrong, notes = lacks(7, 9, *given, free=5)
-    assert wrong == "" and "only 5 GB of memory are free" in notes
+    wrong, notes = lacks(7, 9, *given, free=5.6)
+    assert wrong == "" and "only 6 GB of memory are free" in notes
     assert "1.0 GB are free on the disk" in lacks(7, 1, *given)[0]
     for name, limit in (("memory.max", "max"), ("memory.limit_in_bytes", 2**63 - 4096), ("memory.max", 5 * GB)):
         (tmp_path / name).write_text(f"{limit}\n")
@@ -80,7 +80,7 @@ def test_host_cards_and_the_way_to_the_engine_hold_the_model_as_often_as_it_is_t
 
 
 HERE = {
-    **{"python": "3.11.7", "executable": "/code/.venv/bin/python", "folder": True, "memory": 500 * GB},
+    **{"python": "3.11.7", "executable": "/code/.venv/bin/python", "folder": True, "memory": 64 * GB},
     **{"code": "aa", "packages": {"verl": "0.9.1", "ray": "2.60.0"}},
     **{"secrets": {"WANDB_API_KEY": "cc"}, "variables": {}, "paths": {"/data/train.parquet": 700}},
 }
@@ -89,7 +89,7 @@ ASKED = {"root": "/code", "folder": "/home/me", "shared": "/runs/first/.nodes-1"
 
 def node(name, **other):
     said = {**copy.deepcopy(HERE), "wrote": None, "seen": ["first", "second"]}
-    made = {"id": name, "name": name, "address": "10.0.0.1", "answer": said, "resources": {"CPU": 96.0, "GPU": 8.0}}
+    made = {"id": name, "name": name, "address": "10.0.0.1", "answer": said, "resources": {"CPU": 26.0, "GPU": 8.0}}
     return nodes.Node(**{**made, **other})
 
 
@@ -110,10 +110,10 @@ def test_what_nodes_lack_for_what_they_do_is_said_with_the_node_and_all_at_once(
         ({"paths": {"/data/train.parquet": None}}, {}, "paths /data/train.parquet"),
         ({"secrets": {}}, {}, "secrets WANDB_API_KEY"),
         ({"variables": {"GLOO_SOCKET_IFNAME": "lo"}}, {}, "GLOO_SOCKET_IFNAME=lo"),
-        ({"memory": 3 * GB}, {}, "3.0 GB of memory"),
+        ({"memory": 63 * GB}, {}, "63.0 GB of memory"),
         ({"wrote": "Permission denied"}, {}, "Permission denied, in /runs/first"),
-        ({}, {"CPU": 16}, "--num-cpus=26"),
-        ({}, {"GPU": 4}, "second (10.0.0.1) has 4"),
+        ({}, {"CPU": 25}, "--num-cpus=26"),
+        ({}, {"GPU": 7}, "second (10.0.0.1) has 7"),
     ):
         second = node("second")
         second.answer.update(changed)

@@ -23,6 +23,7 @@ FROM_GOLD = "interaction.train.from_gold={share: 1, steps: 9}"
 TAUGHT = ("algorithm=opd", f"{TEACHER}=/t")
 LOSS = "distillation.distillation_loss"
 TOP = (*TAUGHT, f"{LOSS}.loss_mode=forward_kl_topk", f"{LOSS}.use_policy_gradient=false")
+PARALLEL = ("tensor_model", "data", "pipeline_model")
 GATE = ("stage.gate.metric=val_dev/reward", "stage.gate.value=1.0", "stage.gate.kind=leave_at", "stage.gate.window=2")
 
 BAD = [
@@ -54,7 +55,7 @@ BAD = [
     ([f"{CORRECTION}.rollout_rs=token_k1", f"{ROLLOUT}.calculate_log_probs=false"], "calculate_log_probs"),
     ([f"{MODEL}.lora.rank=8"], f"{MODEL}.lora_rank"),
     ([LORA, f"{MODEL}.target_parameters=[experts]"], "target_modules"),
-    ([LORA, f"{MODEL}.target_modules=[q_proj,lm_head]"], "embeddings"),
+    *[([LORA, f"{MODEL}.target_modules=[q_proj,{name}]"], "embeddings") for name in ("lm_head", "embed_tokens")],
     (["algorithm=tppo", "critic.model.lora_rank=8"], "critic.model.lora_rank"),
     ([f"{V1}.trainer_mode=mine"], "trainer=sync"),
     (["actor_rollout_ref.hybrid_engine=false"], "hybrid_engine"),
@@ -62,17 +63,19 @@ BAD = [
     ([ASYNC, "algorithm=dapo"], "filter_groups"),
     ([ASYNC, *OFFLINE], "offline.files"),
     ([ASYNC, f"{V1}.sampler.max_off_policy_threshold=1"], "max_off_policy_threshold"),
-    ([ASYNC, f"{V1}.colocate_async.num_warmup_batches=8"], "num_warmup_batches"),
+    *[([ASYNC, f"{V1}.colocate_async.num_warmup_batches={number}"], "num_warmup_batches") for number in (-1, 2)],
     ([SEPARATE, f"{MINI}=2"], "MINI_BATCH_SIZE"),
     ([SEPARATE, f"{V1}.separate_async.parameter_sync_step=2"], f"{V1}.separate_async.parameter_sync_step=1"),
     ([SEPARATE, LORA], f"Set {MODEL}.lora.merge=true"),
     ([SEPARATE, f"{ROLLOUT}.nnodes=0"], f"{ROLLOUT}.nnodes"),
+    ([SEPARATE, *(f"{ROLLOUT}.{kind}_parallel_size=2" for kind in PARALLEL)], "takes 8 devices"),
     ([SEPARATE, f"{ROLLOUT}.checkpoint_engine.backend=naive"], "gloo"),
-    (["offline.rewards=final"], "offline.files"),
+    *[([f"offline.{key}"], "offline.files") for key in ("rewards=final", "old_log_probs=step")],
     (["stage.name=offline"], "offline.files"),
     ([*OFFLINE, "environment.guard=a.parquet"], "environment.guard"),
     ([*OFFLINE, FILTER], "filter_groups"),
     ([*OFFLINE, *GATE], "stage.gate=null"),
+    ([*OFFLINE, *GATE[1:]], "stage.gate=null"),
     ([*OFFLINE, "stage.handover=best"], "stage.handover=last"),
     ([*OFFLINE, "stage.over_budget=leave_out"], "stage.over_budget=keep"),
     ([*OFFLINE, "interaction.overlong.penalty=0.5"], "overlong.penalty=0"),
@@ -80,6 +83,9 @@ BAD = [
     ([*OFFLINE, "data.custom_cls.path=mine.py"], "custom_cls.path=null"),
     ([*OFFLINE, f"{ROLLOUT}.n=2"], f"{ROLLOUT}.n=2"),
     ([*OFFLINE, f"{MODEL}.lora_adapter_path=a", LORA], "offline.old_log_probs=step"),
+    *[([*OFFLINE, f"{CORRECTION}.{key}"], "log_probs=step") for key in ("bypass_mode=true", "rollout_rs=token_k1")],
+    ([f"{ROLLOUT}.dtype=float16"], "float16"),
+    *[([f"{part}.fsdp_config.mixed_precision.param_dtype=fp16"], "float16") for part in (ACTOR, REF)],
     (["interaction.protocol=xml"], "interaction.protocol"),
     (["algorithm=opd"], f"Set {TEACHER}"),
     ([f"{TEACHER}=/t"], "algorithm=opd"),
@@ -93,7 +99,8 @@ BAD = [
     ([FROM_GOLD, "stage.resample.pool=a.parquet"], "from_gold"),
     ([FILTER, "stage.resample.pool=a.parquet"], "stage.resample.pool"),
     ([*OFFLINE, "stage.resample.pool=a.parquet"], "stage.resample.pool=null"),
-    (["stage.resample.keep=[0.8,0.2]"], "stage.resample"),
+    *[([f"stage.resample.keep=[{keep}]"], "stage.resample") for keep in ("0.8,0.2", "0.5,0.5", "-0.1,0.5", "0.5,0.96")],
+    *[([f"stage.resample.{key}"], "stage.resample") for key in ("retire=1.1", "replace=1.1", "replace=-0.1")],
     ([FROM_GOLD, "stage.gate.kind=leave_at", "stage.gate.value=1.0"], "stage.gate=null"),
     ([FROM_GOLD, "interaction.train.calls_per_message=first"], "calls_per_message=all"),
     (["algorithm=opd_grpo", *TAUGHT[1:], f"{ROLLOUT}.n=1"], f"{ROLLOUT}.n=1"),
@@ -132,6 +139,14 @@ def test_what_works_is_not_refused_and_all_problems_are_named_at_once(judged):
         ["algorithm=tppo", f"{ROLLOUT}.n=1"],
         [*TAUGHT, f"{ROLLOUT}.n=1"],
         [FROM_GOLD, *GATE],
+        ["stage.resample.keep=[0,1]", "stage.resample.retire=1", "stage.resample.replace=1"],
+        ["stage.resample.replace=0"],
+        *(
+            [ASYNC, f"{V1}.sampler.max_off_policy_threshold=2", f"{V1}.colocate_async.num_warmup_batches={n}"]
+            for n in (0, 1)
+        ),
+        [SEPARATE, f"{ROLLOUT}.tensor_model_parallel_size=2", f"{ROLLOUT}.n_gpus_per_node=2"],
+        [FILTER, f"{V1}.sampler.custom_sampler.path=a.py"],
         [GPU, "algorithm=opd_grpo", f"{TEACHER}=/t"],
         [f"{value}.do_sample=true", f"{value}.temperature=0.6", f"{value}.n=4"],
         [LORA, f"{MODEL}.target_modules=[q_proj,down_proj]", f"{MODEL}.lora_adapter_path=/a"],

@@ -82,6 +82,7 @@ def test_gold_has_the_limits_of_message_turn_and_result_to_the_token(tmp_path, m
     register({"inventory": str(tmp_path / "inventory.py")})
     for task in (load_tasks("inventory")["move_0"], SimpleNamespace(id="w", environment="bfcl", waits=True)):
         assert fits(task, Budget(1, 1, 1)), "nothing is known of it"
+    assert "gold" not in str(play_gold(load_tasks("inventory")["move_0"], think_xml)[1].fault), "it has none that ends"
 
 
 @pytest.fixture
