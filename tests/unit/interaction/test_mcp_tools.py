@@ -159,7 +159,8 @@ def test_a_server_that_is_lost_or_does_not_start_is_no_fault_of_the_model(tools,
     ]:
         with pytest.raises(ToolUnavailable, match=words):
             play(found, *messages)
-    left = [child.pid for child in psutil.Process().children() if "server.py" in str(child.cmdline())]
+    found = [one.info for one in psutil.process_iter(["pid", "ppid", "cmdline"])]  # None of one that has just ended
+    left = [one["pid"] for one in found if one["ppid"] == psutil.Process().pid and "server.py" in str(one["cmdline"])]
     assert all(map(ends, left))
 
 
