@@ -171,12 +171,16 @@ def given_turns(conversation: Conversation, settings: FromGold, step: int) -> in
     A share that is no whole number of turns is rounded up or down by chance, which task and step decide. None of a task
     that is judged as a whole: what gold did would be paid.
     """
-    task = conversation.task
-    if any(turn.passed is None for turn in conversation.record().turns):
-        return 0
+    task, most = conversation.task, may_be_given(conversation)
     share = settings.share * max(0.0, 1 - (step - 1) / settings.steps)
     whole = share * len(gold_turns(task)) + Random(f"{step} {task_name(task.environment, task.id)}").random()
-    return min(int(whole), most_given(task))
+    return min(int(whole), most)
+
+
+def may_be_given(conversation: Conversation) -> int:
+    """First turns that gold may play for the model in a conversation that has begun; 0 where turns are not judged."""
+    judged = all(turn.passed is not None for turn in conversation.record().turns)
+    return most_given(conversation.task) if judged else 0
 
 
 def play_first(conversation: Conversation, turns: int) -> list[tuple[str, list[Message]]]:

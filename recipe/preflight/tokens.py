@@ -14,9 +14,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from interaction import StopReason
+from interaction import Conversation, StopReason
 from interaction.environment import Task, load_tasks, task_key_of, task_name, waits
-from interaction.gold import play_gold
+from interaction.gold import may_be_given, most_given, play_gold
 from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol
 from recipe.settings import as_list
@@ -124,8 +124,18 @@ def check_budget(
         policy: Any = OmegaConf.to_container(interaction[split], resolve=True)
         return _fits(load_tasks(environment)[task_id], protocol, policy, lengths, budget)
 
+    @cache
+    def begun(environment: str, task_id: str) -> bool:
+        policy: Any = OmegaConf.to_container(interaction.train, resolve=True)
+        task = load_tasks(environment)[task_id]
+        if waits(task) or not most_given(task):
+            return bool(most_given(task))
+        with Conversation(task, protocol=protocol, **policy) as conversation:
+            conversation.begin()
+            return may_be_given(conversation) > 0
+
     stay, spare, left_out, leaves = list[str](), list[str](), set[str](), config.stage.over_budget == "leave_out"
-    longest, limit = (0, ""), data.max_prompt_length
+    longest, limit, first, given_rows = (0, ""), data.max_prompt_length, interaction.train.from_gold, 0
     given = {"train": data.train_files, "val": data.val_files, "pool": config.stage.resample.pool}
     for key, files in given.items():
         for file in as_list(files):
@@ -133,16 +143,17 @@ def check_budget(
             prompts = sorted((row["prompt"] for row in rows), key=lambda said: sum(len(one["content"]) for one in said))
             longest = max([longest, *((lengths.prompt(messages), file) for messages in prompts[-LONGEST:])])
             infos = [row["extra_info"] for row in rows]
-            if key == "val" and interaction.train.from_gold and any(info["split"] == "train" for info in infos):
+            if key == "val" and first and any(info["split"] == "train" for info in infos):
                 yield f"{file} has rows of training, which gold begins (from_gold). Leave it out of data.val_files."
             over = [info for info in infos if not fits(*task_key_of(info), info["split"])]
             if key != "val":
                 left_out |= {task_name(*task_key_of(info)) for info in over if leaves}
-                names = [name for info in infos if (name := task_name(*task_key_of(info))) not in left_out]
-                (stay if key == "train" else spare).extend(names)
+                keys = [each for each in map(task_key_of, infos) if task_name(*each) not in left_out]
+                (stay if key == "train" else spare).extend(task_name(*each) for each in keys)
+                given_rows += sum(begun(*each) for each in keys) if first else 0
             if not over:
                 continue
-            if key != "val" and not leaves and interaction.train.from_gold:
+            if key != "val" and not leaves and first:
                 yield f"gold of rows of {file} is too long to play (from_gold). Set stage.over_budget=leave_out."
             where = Counter(load_tasks(name)[task].category for name, task in map(task_key_of, over))
             listed = ", ".join(f"{number} {name.removeprefix('multi_turn_')}" for name, number in where.items())
@@ -155,6 +166,13 @@ def check_budget(
                 f"over budget: gold of {len(over)} of {len(infos)} rows of {file} ({listed}) does not fit max_model_len"
                 f"={context}, max_response_length={budget.response}, max_tokens_per_reply={budget.reply}: {end}"
             )
+    if first and not given_rows:
+        yield "from_gold: gold begins no task of one turn, with a user model, or judged as a whole. Set from_gold=null."
+    elif first:
+        planned = len(stay) // data.train_batch_size * config.trainer.total_epochs
+        planned = min(planned, config.trainer.total_training_steps or planned)
+        late = f"; it still does at the end: {planned} steps are planned, from_gold.steps={first.steps}"
+        notes.append(f"from_gold: gold begins {given_rows} of {len(stay)} rows" + late * (planned <= first.steps))
     notes.append(f"longest prompt {longest[0]} tokens ({longest[1]})")
     if longest[0] > limit and not data.filter_overlong_prompts:
         yield f"a prompt of {longest[1]} has {longest[0]} tokens. Set data.max_prompt_length={longest[0]}."

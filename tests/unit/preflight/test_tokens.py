@@ -146,12 +146,17 @@ def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_lo
     assert notes[0].endswith(f"left out of training, {6 - count} rows stay")
     digest = sha256("\n".join([*(task.id for task in SHORT), *fitting]).encode()).hexdigest()
     assert config.data.tasks == {"rows": 6, "digest": digest}
-    for over, split, word in (
-        *(("keep", "val", "stage.over_budget=leave_out"), ("leave_out", "train", "data.val_files")),
-        ("leave_out", "val", ""),
+    single, stay = [*load_tasks("bfcl_single").values()][:2], f"gold begins {12 - count} of {14 - count} rows"
+    for trained, over, split, steps, word, note in (
+        (tasks, "keep", "val", 9, "stage.over_budget=leave_out", ""),
+        (tasks, "leave_out", "train", 9, "data.val_files", ""),
+        ((*tasks, *single), "leave_out", "val", 1, "", stay),
+        ((*tasks, *single), "leave_out", "val", 10**6, "", f"{stay}; it still does at the end"),
+        (single, "keep", "val", 9, "from_gold=null", ""),
     ):
-        wrong, _, _ = judged(tasks, SHORT, over, {"share": 0.5, "steps": 9}, split)
+        wrong, notes, _ = judged(trained, SHORT, over, {"share": 0.5, "steps": steps}, split)
         assert word in wrong and bool(wrong) is bool(word)
+        assert not note or (notes[-2].startswith(f"from_gold: {note}") and (";" in notes[-2]) is (";" in note))
     _, (train, *others), _ = judged(LONG, LONG, shown=500)
     assert f" {count} of 6 rows" in train and f" {count} of 6 rows" not in others[0], "validation has its own limits"
     save(config, 3)
