@@ -71,6 +71,7 @@ def check(config: DictConfig, alone: bool) -> list[str]:
 
     notes, lines, plays, read = list[str](), list[str](), not is_offline(config), dict[str, list[dict[str, Any]]]()
     require(data.rows(config, notes, read) if plays else (), model.start(config, notes))
+    teacher.start(config)
     known = known_model(config)
     settings.fit_bucket(config, known)
     lacks = problems(data.user(config) if plays else (), machine.lacks(config, known, lines, alone))
@@ -92,7 +93,7 @@ def check(config: DictConfig, alone: bool) -> list[str]:
         given = bool(config.interaction.train.get("from_gold"))
         require(model.protocol(tokenizer, protocol), model.template(tokenizer, protocol, kwargs, fits, given))
         require(tokens.check_budget(config, tokenizer, protocol, read, fits))
-        require(teacher.fits(config, tokenizer, kwargs, fits))
+        require(teacher.fits(config, tokenizer, shape, kwargs, fits))
     else:
         require(check_trajectories(config, tokenizer, shape, fits))
     machine.check_attention(config, shape, fits, alone)

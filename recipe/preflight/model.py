@@ -18,7 +18,6 @@ from recipe.settings import is_offline
 from recipe.stage.weights import broken_weights, changed, other_base, read_adapter
 
 MODEL = "actor_rollout_ref.model"
-FOLDER = "Set MODEL to a Hugging Face folder, or to a hub id such as Qwen/Qwen2.5-7B-Instruct."
 NEW = "or train a new one with stage.adapter=new"
 MADE_UP: list[Message] = [
     {"role": "system", "content": "made-up rules"},
@@ -69,27 +68,31 @@ def warm_started(config: DictConfig) -> Path:
     return Path(config.paths.run) / f"stage0_{config.stage.get('warm_start') or 'sft'}" / "hf"
 
 
-def start_model(given: str) -> str:
+def start_model(given: str, name: str = "MODEL") -> str:
     """The path of a model folder with `~` written out, or a hub id as it is; `smollm2` is made if it is not there.
+
+    Args:
+        name: of the setting.
 
     Raises:
         PreflightError: it is neither, or its weights are not whole.
     """
     if given == smollm2.NAME:
         return str(smollm2.folder())
+    remedy = f"Set {name} to a Hugging Face folder, or to a hub id such as Qwen/Qwen2.5-7B-Instruct."
     path = Path(os.path.expanduser(given))  # Path's own raises for a user that is not there
     if os.path.isdir(path):
         if fault := broken_weights(path):
-            raise PreflightError(f"{given} is not a whole model: {fault}. {FOLDER}")
+            raise PreflightError(f"{given} is not a whole model: {fault}. {remedy}")
         return str(path)
     if given.startswith(("/", ".", "~")):
-        raise PreflightError(f"{given} is no folder. {FOLDER}")
+        raise PreflightError(f"{given} is no folder. {remedy}")
     from huggingface_hub import hf_hub_download
 
     try:
         hf_hub_download(given, "config.json", etag_timeout=5)
     except Exception as error:
-        raise PreflightError(f"{given} is no folder, and the hub gives nothing: {one_line(error)}. {FOLDER}") from error
+        raise PreflightError(f"{given} is no folder, and the hub gives nothing: {one_line(error)}. {remedy}") from error
     return given
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from interaction.protocol import Message
 from recipe.memory import TEACHER, longest_text, teacher_cards
 from recipe.preflight import model
 from recipe.settings import is_offline
 
-PATH = f"{TEACHER}.model_path"
+PATH, TOP = f"{TEACHER}.model_path", "forward_kl_topk"
 
 
 def settings(config: DictConfig) -> Iterator[str]:
@@ -30,14 +31,24 @@ def settings(config: DictConfig) -> Iterator[str]:
     size, cards = engine.tensor_model_parallel_size * engine.data_parallel_size, teacher_cards(config)
     if cards < 1 or cards % size:
         yield f"{TEACHER} takes {size} devices an engine; distillation.nnodes x n_gpus_per_node={cards} is no multiple."
-    loss, filtering = distillation.distillation_loss, config.algorithm.filter_groups.enable
+    loss = distillation.distillation_loss
     if (priced := loss.loss_mode in ("k1", "kl")) != loss.use_policy_gradient:  # k2 punishes what the teacher likes
         said = f"loss_mode={loss.loss_mode} is a {'price of tokens, no loss' if priced else 'loss, no price of tokens'}"
         yield f"distillation.distillation_loss: {said}. Set use_policy_gradient={str(priced).lower()}."
-    if loss.loss_mode == "forward_kl_topk" and config.actor_rollout_ref.model.use_fused_kernels:
-        yield "loss_mode=forward_kl_topk needs all logits. Set actor_rollout_ref.model.use_fused_kernels=false."
-    if filtering and not loss.use_task_rewards:
-        yield "algorithm.filter_groups compares rewards, which algorithm=opd does not use. Set enable to false."
+    if not priced and loss.loss_max_clamp is not None:
+        yield "distillation_loss.loss_max_clamp: a loss has no gradient beyond it. Set it to null, or loss_mode=k1."
+    if loss.loss_mode == TOP and config.actor_rollout_ref.model.use_fused_kernels:
+        yield f"loss_mode={TOP} needs all logits. Set actor_rollout_ref.model.use_fused_kernels=false."
+    actor, algorithm = config.actor_rollout_ref.actor, config.algorithm
+    for asked, remedy in (
+        (algorithm.filter_groups.enable, "algorithm.filter_groups.enable=false"),
+        (algorithm.use_kl_in_reward, "algorithm.use_kl_in_reward=false"),
+        (actor.use_kl_loss, "actor_rollout_ref.actor.use_kl_loss=false"),
+        (actor.entropy_coeff, "actor_rollout_ref.actor.entropy_coeff=0"),
+        (config.interaction.overlong.penalty, "interaction.overlong.penalty=0"),
+    ):
+        if asked and not loss.use_task_rewards:
+            yield f"use_task_rewards=false: the loss is the teacher's alone. Set {remedy}, or algorithm=opd_grpo."
     if (heat := config.actor_rollout_ref.rollout.temperature) != 1:
         yield f"actor_rollout_ref.rollout.temperature={heat}: a teacher's log-probabilities are those at 1. Set 1.0."
     if is_offline(config) or config.trainer.v1.trainer_mode != "sync":
@@ -50,15 +61,33 @@ def fill_in(config: DictConfig) -> None:
         OmegaConf.update(config, f"{TEACHER}.inference.max_model_len", longest_text(config))
 
 
-def fits(config: DictConfig, tokenizer: Any, kwargs: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
-    """Every token of the model has the same id in the teacher, which has positions for the longest episode."""
+def start(config: DictConfig) -> None:
+    """Set the teacher's path, as that of the model; what counts memory then finds the config.json of a hub id.
+
+    Raises:
+        PreflightError: it is no folder, and no hub id.
+    """
+    if config.distillation.enabled:
+        OmegaConf.update(config, PATH, model.start_model(str(OmegaConf.select(config, PATH)), PATH))
+
+
+def fits(
+    config: DictConfig, tokenizer: Any, learner: Any, kwargs: Mapping[str, Any], notes: list[str]
+) -> Iterator[str]:
+    """Every token of the model has the same id in the teacher, which has positions for the longest episode.
+
+    Args:
+        learner: settings of the model that learns.
+    """
     if not config.distillation.enabled:
         return
-    path = model.start_model(str(OmegaConf.select(config, PATH)))
-    OmegaConf.update(config, PATH, path)
+    path = str(OmegaConf.select(config, PATH))
     shape, own, known = model.load_settings(path), model.load_tokenizer(path), tokenizer.get_vocab()
     ids = own.get_vocab()
     yield from model.weights(path)
+    if config.distillation.distillation_loss.loss_mode == TOP and shape.vocab_size > learner.vocab_size:
+        said = f"the teacher has {shape.vocab_size} logits, the model {learner.vocab_size}: it has no word for the last"
+        yield f"{said}. Set distillation.distillation_loss.loss_mode=k1, as algorithm=opd does."
     if other := sorted(token for token, number in known.items() if ids.get(token) != number):
         yield f"the teacher {path} has {len(other)} of {len(known)} tokens otherwise, as {other[0]!r}. Take another."
     elif max(known.values()) >= shape.vocab_size:
@@ -66,7 +95,11 @@ def fits(config: DictConfig, tokenizer: Any, kwargs: Mapping[str, Any], notes: l
     longest, positions = longest_text(config), getattr(shape, "max_position_embeddings", None)
     if isinstance(positions, int) and longest > positions:
         yield f"the teacher has {positions} positions, the longest episode takes {longest}. Lower data.max_*_length."
-    talk = [*model.MADE_UP, model.LATER]
-    told, heard = (each.apply_chat_template(talk, tokenize=False, **kwargs) for each in (tokenizer, own))
-    if told != heard:
+    answered: list[Message] = [*model.MADE_UP, {"role": "assistant", "content": "made-up answer"}]
+
+    def rendered(by: Any) -> tuple[str, str]:  # a hybrid writes an empty thought before its last answer alone
+        later = by.apply_chat_template([*answered, model.LATER], tokenize=False, add_generation_prompt=True, **kwargs)
+        return by.apply_chat_template(answered, tokenize=False, **kwargs), later
+
+    if rendered(tokenizer) != rendered(own):
         notes.append(f"teacher: the chat template of {path} is another one: it scores texts that it was not trained on")

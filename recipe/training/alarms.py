@@ -26,16 +26,18 @@ class Alarms:
     Args:
         thresholds: shares above which there is an alarm, by name; `turns`: share of the first
             steps' turns per episode below which there is one.
+        rewarded: scores are learned from; a teacher's pupil may earn nothing.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        self.thresholds = thresholds
+    def __init__(self, thresholds: Mapping[str, float], rewarded: bool = True) -> None:
+        self.thresholds, self._rewarded = thresholds, rewarded
         self._turns: list[float] = []
 
     def __call__(self, metrics: Mapping[str, float]) -> list[str]:
         """The alarms of one step, given its logged metrics; most often none."""
-        nothing = [metrics.get(name) for name in SCORES] == [0, 0]
-        well_formed, alike = metrics.get("train/format_rate", 1.0), metrics.get("train/groups_alike", 0.0)
+        nothing = self._rewarded and [metrics.get(name) for name in SCORES] == [0, 0]
+        alike = metrics.get("train/groups_alike", 0.0) if self._rewarded else 0.0
+        well_formed = metrics.get("train/format_rate", 1.0)
         cut, lost = metrics.get("train/stop/max_tokens", 0.0), metrics.get("train/lost_samples", 0.0)
         shares = {
             "malformed": (1 - well_formed, "messages are malformed", "interaction.protocol"),

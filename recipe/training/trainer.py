@@ -62,7 +62,9 @@ class Curriculum(PPOTrainer):
     def __init__(self, config: DictConfig):
         super().__init__(config)
         self.replay_buffer.poll_interval = config.stage.poll_interval
-        self.alarms: Callable[[Mapping[str, float]], list[str]] = Alarms(config.stage.alarms)
+        taught = OmegaConf.select(config, "distillation.enabled")
+        rewarded = not taught or config.distillation.distillation_loss.use_task_rewards
+        self.alarms: Callable[[Mapping[str, float]], list[str]] = Alarms(config.stage.alarms, rewarded)
         control = config.algorithm.kl_ctrl
         if config.algorithm.use_kl_in_reward and control.type == "adaptive":
             self._kl_controller = EpisodeKLController(control.kl_coef, control.target_kl, control.horizon)
@@ -171,6 +173,7 @@ class Curriculum(PPOTrainer):
         expected = self._prompts * self.config.actor_rollout_ref.rollout.n
         path, name = reward.named(self.config.reward.custom_reward_function)
         cause = "the inference engine failed, or whoever plays the user (interaction.user)"
+        cause += ", or gold (from_gold)" * bool(self.config.interaction.train.from_gold)
         if failed_prompts:
             cause = f"the reward {name} of {path} failed for {failed_prompts} prompts"
             cause += ", or the teacher" * bool(OmegaConf.select(self.config, "distillation.enabled"))

@@ -123,19 +123,25 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return short_training.prepared(tmp_path_factory.mktemp("distillation"))
 
 
-def test_a_teacher_that_is_the_model_changes_nothing_and_a_resumed_run_asks_it_again(untrained: Path):
+@pytest.mark.parametrize(("algorithm", "loss"), [("opd", LOSS), ("opd_topk", "actor/distillation/loss")])
+def test_a_teacher_that_is_the_model_changes_nothing_and_a_killed_run_asks_it_again(
+    untrained: Path, algorithm: str, loss: str
+):
     """The loss is on what the model wrote alone: the teacher gives each of these tokens the model's own probability."""
-    given = ("algorithm=opd", f"{PATH}={untrained}/model", *GIVEN)
-    stage = short_training.train(untrained, *given, "trainer.total_training_steps=1", "trainer.save_freq=1")
-    first = read_steps(stage)[1]
-    assert first[LOSS] < 1e-4 and first["actor/grad_norm"] < 1e-3
-    assert first["train/given_turns"] > 0 and first["train/lost_samples"] == 0
+    given = (f"algorithm={algorithm}", f"{PATH}={untrained}/model", *GIVEN, "trainer.save_freq=1")
+    stage = untrained / algorithm / short_training.STAGE
+    short_training.kill_after(1, stage, *short_training.command(untrained, *given, run=algorithm))
+    assert state.latest(stage / "checkpoints") == 1, "it was killed too late to show anything"
+    short_training.train(untrained, *given, run=algorithm)
+    steps, begun = read_steps(stage), defaultdict(set)
+    assert sorted(steps) == [1, 2] and steps[1]["train/given_turns"] > 0
+    for numbers in steps.values():
+        assert numbers[loss] < 1e-4 and numbers["actor/grad_norm"] < 1e-3 and numbers["train/lost_samples"] == 0
     for line in short_training.episodes(stage):
-        assert line["given_turns"] == len(line["episode"]["given"])
-        assert len(line["episode"]["turns"]) >= 1
+        assert line["given_turns"] == len(line["episode"]["given"]) and len(line["episode"]["turns"]) >= 1
+        begun[line["step"], line["uid"]].add(line["given_turns"])
+    assert all(len(places) == 1 for places in begun.values()), "a group begins at one place"
     assert not any(line["episode"]["given"] for line in short_training.episodes(stage, "val"))
-    short_training.train(untrained, *given)
-    assert sorted(read_steps(stage)) == [1, 2]
 
 
 def test_another_teacher_is_learned_from_beside_the_reward(untrained: Path):

@@ -92,7 +92,8 @@ def test_a_model_that_is_not_whole_or_does_not_fit_is_named(checked, policy, tmp
     path, short = f"actor_rollout_ref.model.path={policy}", "data.max_prompt_length=200"
     assert "max_model_len=1500" in checked(path, "actor_rollout_ref.rollout.max_model_len=1500")[1]
     assert "Set data.max_prompt_length=" in checked(path, short, "data.filter_overlong_prompts=false")[1]
-    assert f"{tmp_path}/2" in checked(path, "algorithm=opd", f"{teacher.PATH}={tmp_path}/2")[1]
+    for number, word in ((2, f"{tmp_path}/2"), (12, f"Set {teacher.PATH}")):
+        assert word in checked(path, "algorithm=opd", f"{teacher.PATH}={tmp_path}/{number}")[1]
     for name in ("/no/such/model", "~nobody/m", "a b"):
         with pytest.raises(PreflightError, match="Set MODEL"):
             model.start_model(name)
@@ -149,19 +150,24 @@ def test_an_adapter_that_is_trained_further_decides_rank_alpha_modules_and_base(
 
 
 def test_a_teacher_that_cannot_score_the_tokens_of_the_model_is_refused(configured, refusal, policy, tmp_path):
-    tokenizer, template = model.load_tokenizer(str(policy)), CHAT_TEMPLATE.replace("'role']", "'role'] | upper")
+    tokenizer, learner = model.load_tokenizer(str(policy)), model.load_settings(str(policy))
+    empty = "('<think>' if loop.last and message['role'] == 'assistant' else '') + message['content']"
     teachers = [
         # a change, and words of the problem and of the note
         (lambda folder: None, "", ""),
         (lambda folder: make_tokenizer(["other words"]).save_pretrained(folder), "tokens otherwise", ""),
         (edited("config.json", max_position_embeddings=2048), "2048 positions, the longest episode takes 2049", ""),
         (edited("config.json", vocab_size=99), "vocab_size=99", ""),
-        (lambda folder: (folder / "model.safetensors").unlink(), "no weights", ""),
-        (written("chat_template.jinja", template.encode()), "", "another one"),
+        *[
+            (written("chat_template.jinja", CHAT_TEMPLATE.replace(*change).encode()), "", "another one")
+            for change in (("'role']", "'role'] | upper"), ("message['content']", empty))
+        ],
+        (edited("config.json", vocab_size=learner.vocab_size + 1), "loss_mode=k1", ""),
+        (edited("config.json", vocab_size=learner.vocab_size), "", ""),
     ]
     for number, (change, word, note) in enumerate(teachers):
         change(folder := Path(shutil.copytree(policy, tmp_path / str(number))))
-        config, notes = configured("algorithm=opd", f"{teacher.PATH}={folder}"), list[str]()
-        said = refusal(teacher.fits(config, tokenizer, {}, notes))
+        config, notes = configured("algorithm=opd_topk", f"{teacher.PATH}={folder}"), list[str]()
+        said = refusal(teacher.fits(config, tokenizer, learner, {}, notes))
         assert word in said and bool(said) is bool(word), (number, said)
         assert note in "".join(notes) and bool(notes) is bool(note), (number, notes)

@@ -22,7 +22,7 @@ TEACHER = "distillation.teacher_models.teacher_model.model_path"
 FROM_GOLD = "interaction.train.from_gold={share: 1, steps: 9}"
 TAUGHT = ("algorithm=opd", f"{TEACHER}=/t")
 LOSS = "distillation.distillation_loss"
-TOP = (*TAUGHT, f"{LOSS}.loss_mode=forward_kl_topk", f"{LOSS}.use_policy_gradient=false")
+TOP = ("algorithm=opd_topk", TAUGHT[1])
 PARALLEL = ("tensor_model", "data", "pipeline_model")
 GATE = ("stage.gate.metric=val_dev/reward", "stage.gate.value=1.0", "stage.gate.kind=leave_at", "stage.gate.window=2")
 
@@ -94,8 +94,13 @@ BAD = [
     ([*TAUGHT, f"{ROLLOUT}.temperature=0.7"], f"{ROLLOUT}.temperature=0.7"),
     ([*TAUGHT, "distillation.distillation_loss.use_policy_gradient=false"], "use_policy_gradient=true"),
     ([*TAUGHT, "distillation.distillation_loss.loss_mode=k3"], "use_policy_gradient=false"),
-    ([*TOP, "hardware=gpu8"], "use_fused_kernels=false"),
+    ([*TOP, f"{MODEL}.use_fused_kernels=true"], "use_fused_kernels=false"),
+    ([*TOP, f"{LOSS}.loss_max_clamp=10.0"], "loss_max_clamp"),
     ([*TAUGHT, FILTER], "filter_groups"),
+    ([*TAUGHT, "algorithm.use_kl_in_reward=true"], "use_kl_in_reward=false"),
+    ([*TOP, f"{ACTOR}.use_kl_loss=true"], "use_kl_loss=false"),
+    ([*TAUGHT, f"{ACTOR}.entropy_coeff=0.01"], "entropy_coeff=0"),
+    ([*TAUGHT, "interaction.overlong.penalty=0.5"], "overlong.penalty=0"),
     ([FROM_GOLD, "stage.resample.pool=a.parquet"], "from_gold"),
     ([FILTER, "stage.resample.pool=a.parquet"], "stage.resample.pool"),
     ([*OFFLINE, "stage.resample.pool=a.parquet"], "stage.resample.pool=null"),
@@ -147,7 +152,8 @@ def test_what_works_is_not_refused_and_all_problems_are_named_at_once(judged):
         ),
         [SEPARATE, f"{ROLLOUT}.tensor_model_parallel_size=2", f"{ROLLOUT}.n_gpus_per_node=2"],
         [FILTER, f"{V1}.sampler.custom_sampler.path=a.py"],
-        [GPU, "algorithm=opd_grpo", f"{TEACHER}=/t"],
+        *([GPU, f"algorithm={name}", f"{TEACHER}=/t"] for name in ("opd", "opd_topk")),
+        [GPU, "algorithm=opd_grpo", f"{TEACHER}=/t", f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.entropy_coeff=0.01"],
         [f"{value}.do_sample=true", f"{value}.temperature=0.6", f"{value}.n=4"],
         [LORA, f"{MODEL}.target_modules=[q_proj,down_proj]", f"{MODEL}.lora_adapter_path=/a"],
         [*OFFLINE, "offline.old_log_probs=step", f"{CORRECTION}.bypass_mode=true", logged],

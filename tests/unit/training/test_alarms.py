@@ -37,6 +37,8 @@ def test_a_step_raises_the_alarms_that_its_metrics_ask_for() -> None:
         assert len(found) == len(expected), changes
         assert all(line.startswith(f"ALARM {words}") for line, words in zip(found, expected, strict=True)), found
     assert Alarms(THRESHOLDS)({}) == [], "what is not logged is no alarm"
+    unpaid = {**GOOD, **NOTHING, "train/groups_alike": 1.0}
+    assert Alarms(THRESHOLDS, rewarded=False)(unpaid) == [], "of a teacher alone"
     # A collapse of turns is measured against the first steps.
     alarms = Alarms(THRESHOLDS)
     assert [alarms({**GOOD, "train/turns": turns}) for turns in (4.0, 3.0, 5.0, 2.0, 4.0)] == [[]] * 5
