@@ -36,7 +36,8 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes:
         yield f"{batch} is more than the {rows} {what} of offline.files that train{left}. Set TRAIN_BATCH_SIZE lower."
     short = f"{counts['shortened']} without their last steps, {counts['steps_dropped']} in all"
     lone = f"{result.lone} left out, alone in their group"
-    more = "".join(f"; {text}" for text, number in ((short, counts["shortened"]), (lone, result.lone)) if number)
+    said = (short, counts["shortened"]), (lone, grouped and result.lone)
+    more = "".join(f"; {text}" for text, number in said if number)
     old = {"start": f"{model} in every step", "step": "the policy at the beginning of each step"}
     notes += [
         f"offline: {counts['trained']} of {counts['read']} trajectories, up to {result.longest} tokens{more}{left}",

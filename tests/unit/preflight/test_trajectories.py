@@ -67,6 +67,7 @@ def test_groups_are_compared_where_there_are_some(judged):
     assert "largest group of offline.files has 2" in judged(PAIRS, f"{ROLLOUT}.n=4", algorithm="grpo")[0]
     wrong, notes, config = judged([*PAIRS, line(uid="alone")], f"{ROLLOUT}.n=2", algorithm="grpo")
     assert not wrong and "1 left out, alone in their group" in notes and config.data.stored.rows == 8
+    assert "alone in their group" not in judged([*PAIRS, line(uid="alone")])[1], "nothing is compared"
 
 
 def test_stored_log_probabilities_are_used_only_where_all_have_some(judged):
