@@ -87,7 +87,7 @@ def fits(
     yield from model.weights(path)
     if config.distillation.distillation_loss.loss_mode == TOP and shape.vocab_size > learner.vocab_size:
         said = f"the teacher has {shape.vocab_size} logits, the model {learner.vocab_size}: it has no word for the last"
-        yield f"{said}. Set distillation.distillation_loss.loss_mode=k1, as algorithm=opd does."
+        yield f"{said}. Set algorithm=opd, which asks about one token at a time."
     if other := sorted(token for token, number in known.items() if ids.get(token) != number):
         yield f"the teacher {path} has {len(other)} of {len(known)} tokens otherwise, as {other[0]!r}. Take another."
     elif max(known.values()) >= shape.vocab_size:

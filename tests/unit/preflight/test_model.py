@@ -162,7 +162,7 @@ def test_a_teacher_that_cannot_score_the_tokens_of_the_model_is_refused(configur
             (written("chat_template.jinja", CHAT_TEMPLATE.replace(*change).encode()), "", "another one")
             for change in (("'role']", "'role'] | upper"), ("message['content']", empty))
         ],
-        (edited("config.json", vocab_size=learner.vocab_size + 1), "loss_mode=k1", ""),
+        (edited("config.json", vocab_size=learner.vocab_size + 1), "Set algorithm=opd", ""),
         (edited("config.json", vocab_size=learner.vocab_size), "", ""),
     ]
     for number, (change, word, note) in enumerate(teachers):
