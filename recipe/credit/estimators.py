@@ -6,7 +6,7 @@ GRPO gives every step of an episode the same credit. Here a step, one message of
 Shapes: B episodes, T response tokens. `rewards`, `values` and the results are float (B, T); `mask` is 1 on tokens of
 the model; `ids` (B, T) number each token's step, rising in a row, -1 where the mask is 0. `values[:, t]` is the
 value before token t. Tokens with mask 0 are transparent: no discount, no error of the value there, whatever stands
-on them.
+on them. A reward on one of them would be lost, so each estimator raises ValueError for it.
 
 After the last token the value is 0, also for an episode that was cut: verl has no value for the state after it.
 """
@@ -51,9 +51,6 @@ def gae_bad(
     Returns:
         advantages and returns (targets of the values), both 0 where the mask is 0. Whitened over tokens, the returns
         not.
-
-    Raises:
-        ValueError: there is a reward on a token with mask 0.
     """
     mask = _checked(rewards, mask)
     across = rewards.new_tensor([gamma, gamma * lam])
@@ -83,23 +80,12 @@ def gae_step(
 
     Returns:
         advantages and returns, both 0 where the mask is 0.
-
-    Raises:
-        ValueError: there is a reward on a token with mask 0.
     """
-    mask = _checked(rewards, mask)
-    reward = steps.sums(rewards, ids)
+    _checked(rewards, mask)
+    reward, there = steps.sums(rewards, ids), steps.sizes(ids) > 0
     value = steps.sums(torch.where(steps.firsts(ids), values, 0.0), ids)
-    there = steps.sizes(ids) > 0
-    (next_value, last), columns = rewards.new_zeros(2, len(rewards)), []
-    for k in reversed(range(reward.shape[1])):
-        advantage = reward[:, k] + gamma * next_value - value[:, k] + gamma * lam * last
-        next_value = torch.where(there[:, k], value[:, k], next_value)
-        last = torch.where(there[:, k], advantage, last)
-        columns.append(torch.where(there[:, k], advantage, 0.0))
-    advantages = torch.stack(columns[::-1], dim=1)
-    returns = steps.spread(advantages + value, ids)
-    return steps.spread(_whitened(advantages, there) if whiten else advantages, ids), returns
+    found = gae_bad(reward, value, there, _numbers(there), gamma=gamma, lam=lam, whiten=whiten)
+    return steps.spread(found[0], ids), steps.spread(found[1], ids)
 
 
 def turn_grpo(
@@ -126,17 +112,11 @@ def turn_grpo(
 
     Returns:
         advantages (B, T), twice: verl asks for returns too, and nothing reads them without a critic.
-
-    Raises:
-        ValueError: there is a reward on a token with mask 0.
     """
     _checked(rewards, mask)
     reward, there = steps.sums(rewards, ids), steps.sizes(ids) > 0
-    after, columns = rewards.new_zeros(len(rewards)), []
-    for k in reversed(range(reward.shape[1])):
-        after = torch.where(there[:, k], reward[:, k] + gamma * after, after)
-        columns.append(after)
-    future = torch.stack(columns[::-1], dim=1)
+    # without values, a GAE with lam=1 is the return
+    future, _ = gae_bad(reward, torch.zeros_like(reward), there, _numbers(there), gamma=gamma, lam=1.0, whiten=False)
     advantages = torch.zeros_like(future)
     members: dict[object, list[int]] = {}
     for row, group in enumerate(groups):
@@ -153,6 +133,11 @@ def turn_grpo(
         advantages[rows] = difference
     spread = steps.spread(advantages, ids)
     return spread, spread
+
+
+def _numbers(there: Tensor) -> Tensor:
+    """The number of each step or turn, (B, K): for `gae_bad` each is a step of one token."""
+    return torch.arange(there.shape[1], device=there.device).expand_as(there)
 
 
 def _checked(rewards: Tensor, mask: Tensor) -> Tensor:
