@@ -229,11 +229,6 @@ def _takes_trees(module: Any) -> bool:
     )
 
 
-def _of_policy(loss: Any) -> bool:
-    """Whether a loss is verl's of a policy, or of one and a teacher's log-probabilities of its tokens."""
-    return isinstance(loss, partial) and loss.func in (ppo_loss, distillation_ppo_loss)
-
-
 def _policy_alone(loss: Any) -> bool:
     """Whether a policy's loss is 0 for a row whose advantages are 0."""
     config = loss.keywords["config"]
@@ -297,11 +292,6 @@ fsdp.prepare_micro_batches = prepare_micro_batches
 class _Trees:
     """An engine that lays the rows of a micro-batch out as a tree, where its model takes one."""
 
-    def initialize(self) -> None:
-        """verl's."""
-        super().initialize()  # type: ignore[misc]
-        self._takes_trees = _takes_trees(self.module)  # type: ignore[attr-defined]
-
     def save_checkpoint(self, *args: Any, **given: Any) -> None:
         """verl's; its copies and the validation that follows need the room that allocators keep for the next update."""
         ctypes.CDLL(None).malloc_trim(0)
@@ -310,8 +300,10 @@ class _Trees:
 
     def forward_backward_batch(self, data: Any, loss_function: Any, forward_only: bool = False) -> Any:
         """verl's; notes what may be left out."""
-        trees = self._takes_trees and not any(tu.get_non_tensor_data(data, name, False) for name in WANT_ALL)
-        on_policy = not forward_only and tu.get_non_tensor_data(data, "on_policy", False) and _of_policy(loss_function)
+        whole = any(tu.get_non_tensor_data(data, name, False) for name in WANT_ALL)
+        trees = not whole and _takes_trees(self.module)  # type: ignore[attr-defined]
+        of_policy = isinstance(loss_function, partial) and loss_function.func in (ppo_loss, distillation_ppo_loss)
+        on_policy = of_policy and not forward_only and tu.get_non_tensor_data(data, "on_policy", False)
         alone = on_policy and not tu.get_non_tensor_data(data, "calculate_entropy", False)
         tu.assign_non_tensor(data, trees=trees, policy_alone=alone and _policy_alone(loss_function))
         if on_policy:
