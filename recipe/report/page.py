@@ -16,8 +16,8 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from interaction import get_protocol
-from interaction.environment import GoldMessage, known, load_tasks, register
-from interaction.gold import opening
+from interaction.environment import known, load_tasks, register
+from interaction.gold import gold_turns, opening
 from interaction.protocol.docs import DOC_STYLES
 from recipe.evaluation.intervals import brackets
 from recipe.files import Damaged, read_json, write_atomic
@@ -139,11 +139,7 @@ def _tasks(records: Iterable[Mapping[str, Any]], settings: Mapping[str, str]) ->
                 protocol = get_protocol(episode["protocol"], docs=docs if docs in DOC_STYLES else "json")
                 options = {episode["environment"]: episode.get("options") or {}}
                 messages = opening(task, protocol, environments=options)
-                gold: list[list[str]] = [[]]
-                for item in task.gold():
-                    if isinstance(item, GoldMessage):
-                        gold[-1] += map(str, item.calls)
-                        gold += [] if item.calls else [[]]
+                gold = [[str(call) for message in turn for call in message.calls] for turn in gold_turns(task)]
             except Exception:  # another release's episodes, or a file of the user's that has gone
                 found[name] = {}
             else:
