@@ -1,8 +1,8 @@
 """State files, JSON lines and values from outside: what one start writes and a later one reads.
 
-A state file is one frozen dataclass as JSON. It is replaced whole, so a kill leaves the old text or the new one. The
-dataclass says what may stand in it: types, `Literal` for one of several, `Annotated[int, Field(ge=1)]` for a range.
-Reading is strict: `"5"` is no number.
+A state file is one frozen dataclass (`StateFile`) as JSON. It is replaced whole, so a kill leaves the old text or the
+new one. The dataclass says what may stand in it: types, `Literal` for one of several, `Annotated[int, Field(ge=1)]` for
+a range. Reading is strict (`Strict`): `"5"` is no number.
 """
 
 import fcntl
@@ -11,19 +11,16 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from interaction.masked import masked_text
 
 T = TypeVar("T")
-
-STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-"""To be given to each dataclass that is read here: `__pydantic_config__ = STRICT`."""
 LONGEST_LINE = 2**26
 """Bytes of a line of JSON; the longest episode of long_context has a hundredth of that."""
 
@@ -37,6 +34,12 @@ class PreflightError(ValueError):
 
 class Damaged(ValueError):
     """A file that is there and cannot be used. The message is one line with its name and the fault."""
+
+
+class Strict:
+    """The base of each dataclass that is read here: values of its very types, and no others."""
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
 @cache
@@ -131,31 +134,29 @@ def set_aside(path: Path) -> Path:
     return path.rename(free(path.with_name(f"{path.name}.aside")))
 
 
-@dataclass(frozen=True)
-class StateFile(Generic[T]):
-    """One kind of state file."""
+class StateFile(Strict):
+    """The base of a frozen dataclass that is a state file."""
 
-    kind: type[T]
-    """A frozen dataclass with `__pydantic_config__ = STRICT`."""
-
-    def read(self, path: Path) -> T | None:
-        """What the file says; None where there is none. Raises Damaged where it cannot be read as `kind`."""
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """What the file says; None where there is none. Raises Damaged where it cannot be read as this dataclass."""
         try:
-            return read(self.kind, read_json(path), str(path))
+            return read(cls, read_json(path), str(path))
         except FileNotFoundError:
             return None
         except PreflightError as error:
             raise Damaged(str(error)) from error
 
-    def read_or_none(self, path: Path) -> T | None:
+    @classmethod
+    def read_or_none(cls, path: Path) -> Self | None:
         """What the file says; None where there is none or a damaged one."""
         with suppress(Damaged):
-            return self.read(path)
+            return cls.read(path)
         return None
 
-    def write(self, path: Path, value: T) -> None:
+    def write(self, path: Path) -> None:
         """Replace the file, as `write_atomic`."""
-        write_atomic(path, json.dumps(asdict(value), indent=1) + "\n")  # type: ignore[call-overload]
+        write_atomic(path, json.dumps(asdict(self), indent=1) + "\n")  # type: ignore[call-overload]
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:

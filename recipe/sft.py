@@ -20,7 +20,7 @@ from recipe.cpu import precision
 from recipe.files import PreflightError
 from recipe.machine import loopback, processes
 from recipe.machine.cluster import TOKEN
-from recipe.machine.processes import LAUNCH, LOCK, NOTE
+from recipe.machine.processes import LOCK, NOTE, Launch
 from recipe.offline.conversations import Sides, arrange, for_verl, read_sides, write, write_side
 from recipe.preflight import require
 from recipe.preflight.machine import choose_attention
@@ -71,7 +71,7 @@ def hold(run: Path, held: ExitStack) -> None:
     Raises:
         SystemExit: another start is at work there.
     """
-    noted = LAUNCH.read_or_none(run / NOTE)
+    noted = Launch.read_or_none(run / NOTE)
     if noted is None or noted.token != os.environ.get(TOKEN):
         held.enter_context(processes.alone(run))
 

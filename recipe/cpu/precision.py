@@ -11,7 +11,7 @@ from timeit import repeat
 
 from omegaconf import DictConfig, open_dict
 
-from recipe.files import STRICT, StateFile
+from recipe.files import StateFile
 
 AUTO, FLOAT32, BFLOAT16 = "auto", "float32", "bfloat16"
 FILE = "precision.json"
@@ -25,10 +25,9 @@ FASTER = 1.5
 
 
 @dataclass(frozen=True)
-class Rates:
+class Rates(StateFile):
     """GFLOPS of one thread."""
 
-    __pydantic_config__ = STRICT
     float32: float
     bfloat16: float
 
@@ -39,9 +38,6 @@ class Rates:
 
     def __str__(self) -> str:
         return f"{self.float32:.0f} GFLOPS in float32, {self.bfloat16:.0f} in bfloat16"
-
-
-RATES = StateFile(Rates)
 
 
 @cache
@@ -70,8 +66,8 @@ def settle(config: DictConfig, folder: Path | None = None, write: bool = True) -
     if config.launcher.get("precision") != AUTO:
         return
     path = folder and folder / FILE
-    rates = (path and RATES.read_or_none(path)) or measure()
+    rates = (path and Rates.read_or_none(path)) or measure()
     if path and write:
-        RATES.write(path, rates)
+        rates.write(path)
     with open_dict(config):
         config.launcher.update({"precision": rates.best, "measured": str(rates)})

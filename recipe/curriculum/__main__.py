@@ -16,7 +16,7 @@ from pathlib import Path
 
 from recipe.curriculum import runner, stages
 from recipe.curriculum.stages import Name, Plan, Stage
-from recipe.files import STRICT, PreflightError
+from recipe.files import PreflightError, Strict
 from recipe.report import page, sources, tables, validation
 from recipe.report.pass_rate import Comparison
 from recipe.settings import quoted
@@ -24,7 +24,7 @@ from recipe.stage import console, starts
 
 
 @dataclass(frozen=True)
-class Ablations:
+class Ablations(Strict):
     """A file of curricula that differ in one thing each; one without `stages` has those of curriculum.yaml.
 
     runs:
@@ -35,7 +35,6 @@ class Ablations:
         stages: [{name: stage3, overrides: [trainer.total_epochs=32]}]
     """
 
-    __pydantic_config__ = STRICT
     runs: dict[Name, Plan | None]
 
 

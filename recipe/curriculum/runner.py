@@ -17,7 +17,7 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.curriculum.stages import OF_THE_FIRST, Stage
-from recipe.files import STRICT, StateFile
+from recipe.files import StateFile, Strict
 from recipe.machine import processes
 from recipe.preflight import model as preflight_model
 from recipe.settings import as_list, compose, quoted
@@ -37,10 +37,9 @@ class StageFailed(SystemExit):
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(Strict):
     """Where a stage stands; one that was killed is `running` until the next start."""
 
-    __pydantic_config__ = STRICT
     name: str
     folder: str
     status: Literal["waiting", "running", "done", "gate failed", "failed", "interrupted"] = "waiting"
@@ -50,14 +49,10 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Curriculum:
+class Curriculum(StateFile):
     """`curriculum.json`: where a run stands, written anew at every change so that it is right after any kill."""
 
-    __pydantic_config__ = STRICT
     stages: tuple[Entry, ...] = ()
-
-
-STATE = StateFile(Curriculum)
 
 
 class Progress:
@@ -65,7 +60,7 @@ class Progress:
 
     def __init__(self, run: Path, stages: Sequence[Stage]) -> None:
         self._path = run / FILE
-        before = {entry.folder: entry for entry in (STATE.read_or_none(self._path) or Curriculum()).stages}
+        before = {entry.folder: entry for entry in (Curriculum.read_or_none(self._path) or Curriculum()).stages}
         now = {stage.folder: before.pop(stage.folder, Entry(stage.name, stage.folder)) for stage in stages}
         self.entries = dict(sorted({**before, **now}.items())) if before else now
         self.update(stages[0])
@@ -74,7 +69,7 @@ class Progress:
         """Change a stage's entry, and write the file."""
         self.entries[stage.folder] = replace(self.entries[stage.folder], name=stage.name, **values)
         try:
-            STATE.write(self._path, Curriculum(tuple(self.entries.values())))
+            Curriculum(tuple(self.entries.values())).write(self._path)
         except OSError as error:  # a full disk ends the stage with a message of its own
             print(f"{self._path} cannot be written: {error}", file=sys.stderr, flush=True)
 

@@ -24,7 +24,7 @@ import yaml
 from omegaconf import DictConfig
 from pydantic import AfterValidator
 
-from recipe.files import STRICT, PreflightError, one_line, read
+from recipe.files import PreflightError, Strict, one_line, read
 from recipe.preflight import check_settings
 from recipe.settings import CONFIG_DIR, FOLDER, is_folder_name, quoted
 from recipe.settings import compose as compose_stage
@@ -47,10 +47,9 @@ Name = Annotated[str, AfterValidator(_folder_name)]
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(Strict):
     """An item of `stages`."""
 
-    __pydantic_config__ = STRICT
     name: Name
     config: Name | None = None
     gate: dict[str, Any] | Literal["as configured"] | None = "as configured"
@@ -78,10 +77,9 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Strict):
     """A curriculum file."""
 
-    __pydantic_config__ = STRICT
     stages: tuple[Name | Entry, ...] = ()
     overrides: tuple[str, ...] = ()
 

@@ -6,7 +6,6 @@ being written when it stopped is played again (`recipe.files`).
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from interaction.episode_file import last_plays
 from interaction.masked import masked
 from interaction.policy import read_policy
 from interaction.record import VERSION, EpisodeRecord
-from recipe.files import STRICT, Appended, Damaged, PreflightError, StateFile, lines
+from recipe.files import Appended, Damaged, PreflightError, StateFile, lines
 
 EPISODES = "episodes.jsonl"
 PARTS = {
@@ -34,10 +33,9 @@ PARTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(StateFile):
     """Everything that decides what an episode is. Two evaluations are comparable if these are equal."""
 
-    __pydantic_config__ = STRICT
     model: str
     """Name of the model at the endpoint, or the model's folder with a fingerprint of its weights."""
     endpoint: str | None
@@ -130,9 +128,6 @@ class Settings:
         )
 
 
-SETTINGS = StateFile(Settings)
-
-
 class Store:
     """Folder of one evaluation: settings.json and episodes.jsonl. One process at a time.
 
@@ -151,10 +146,10 @@ class Store:
         self.close, self.add = self._lines.close, self._lines.add
         settings = replace(settings, **{name: masked(getattr(settings, name)) for name in HIDDEN})
         if not self.path.stat().st_size:  # no episode was played with others
-            SETTINGS.write(folder / "settings.json", settings)
+            settings.write(folder / "settings.json")
             return
         try:
-            kept = SETTINGS.read(folder / "settings.json")
+            kept = Settings.read(folder / "settings.json")
         except Damaged as error:
             self.close()
             raise PreflightError(f"{error}: the settings of the episodes beside it; choose another --out.") from error
@@ -172,19 +167,6 @@ class Store:
 HIDDEN = ("endpoint", "user", "options", "made_with")  # settings that may hold a key or a password
 
 
-def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | None]:
-    """Each line that has an end: with its record, or None where it holds none of this version."""
-    for _, text in lines(path):
-        try:
-            line = json.loads(text)
-            if line["episode"]["version"] != VERSION:
-                raise ValueError
-            yield line, EpisodeRecord.from_dict(line["episode"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            if text.endswith(b"\n"):
-                yield None
-
-
 def finished_lines(path: Path) -> dict[tuple[str, int], tuple[dict[str, Any], EpisodeRecord]]:
     """Task and sample -> line and record of the finished episodes in an evaluation's episodes.jsonl."""
     found, _ = read_episodes(path)
@@ -193,8 +175,16 @@ def finished_lines(path: Path) -> dict[tuple[str, int], tuple[dict[str, Any], Ep
 
 def read_episodes(*parts: Path) -> tuple[list[tuple[dict[str, Any], EpisodeRecord]], int]:
     """Line and record of the episodes of an evaluation or of a run's step, and how many whole lines hold none."""
-    found, plays = [line for path in parts for line in _whole_lines(path)], list[Any]()
-    for line, record in (item for item in found if item is not None):
+    plays, none = list[Any](), 0
+    for _, text in (item for path in parts for item in lines(path)):
+        try:
+            line = json.loads(text)
+            if line["episode"]["version"] != VERSION:
+                raise ValueError
+            record = EpisodeRecord.from_dict(line["episode"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            none += text.endswith(b"\n")  # what was cut off does not count
+            continue
         key = record.environment, record.task_id, line.get("sample", line.get("session_id"))
         plays.append((key, line.get("launch"), (line, record)))
-    return last_plays(plays), found.count(None)
+    return last_plays(plays), none

@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from interaction.masked import masked_text
-from recipe.files import STRICT, Damaged, StateFile
+from recipe.files import Damaged, StateFile
 from recipe.machine import loopback
 from recipe.machine.cluster import TOKEN, TOKEN_FILE, ClusterError, ask
 
@@ -46,10 +46,9 @@ PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
-class Launch:
+class Launch(StateFile):
     """How to recognise what belongs to one launch."""
 
-    __pydantic_config__ = STRICT
     token: str
     temp: str
     """Folder of its temporary files."""
@@ -62,9 +61,6 @@ class Launch:
     """When the kernel started that process: its number alone may have gone to another one since."""
     cluster: str | None = None
     """Address of the Ray cluster that it has joined."""
-
-
-LAUNCH = StateFile(Launch)
 
 
 def identity(folder: Path) -> tuple[int, int]:
@@ -144,7 +140,7 @@ def alone(run: Path) -> Iterator[Path]:
         lock.write(str(os.getpid()))
         lock.flush()
         try:
-            launch = LAUNCH.read(note)
+            launch = Launch.read(note)
             if launch and launch.folder != identity(run):
                 print(f"{note} came with a copy of another run: it is ignored", flush=True)
             elif launch and (found := clear(launch, run)):
@@ -176,7 +172,7 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path) ->
             ray = {"RAY_TMPDIR": temp} if loopback.cluster(nodes=1) is None else {}  # a named cluster has its own
             launch = Launch(token, temp, str(log), identity(note.parent))
             (Path(temp) / TOKEN_FILE).write_text(token)
-            LAUNCH.write(note, launch)  # before the child exists: its environment shows the token from the beginning
+            launch.write(note)  # before the child exists: its environment shows the token from the beginning
             with log.open("ab") as output:
                 child = subprocess.Popen(
                     command,
@@ -188,7 +184,7 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path) ->
                     env={**kernels, **os.environ, **ray, TOKEN: token, "TMPDIR": temp},
                 )
             launch = replace(launch, pid=child.pid, created=psutil.Process(child.pid).create_time())
-            LAUNCH.write(note, launch)
+            launch.write(note)
             while code is None and not block.signalled:
                 try:
                     code = child.wait(timeout=1.0)
@@ -205,7 +201,7 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path) ->
                     child.wait(timeout=10.0)
             end_descendants(at_once=code == 0)
             if launch is not None:
-                noted = LAUNCH.read_or_none(note)  # the child adds the cluster that it has joined
+                noted = Launch.read_or_none(note)  # the child adds the cluster that it has joined
                 clear(noted or launch, note.parent, keep_logs=code not in (0, None))
                 note.unlink(missing_ok=True)
     assert code is not None
@@ -214,9 +210,9 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path) ->
 
 def note_cluster(run: Path, address: str) -> None:
     """Note that the launch which this process is of joins a cluster."""
-    launch = LAUNCH.read_or_none(run / NOTE)
+    launch = Launch.read_or_none(run / NOTE)
     if launch is not None and launch.token == os.environ.get(TOKEN):
-        LAUNCH.write(run / NOTE, replace(launch, cluster=address))
+        replace(launch, cluster=address).write(run / NOTE)
 
 
 def clear(launch: Launch, run: Path, keep_logs: bool = True) -> list[str]:

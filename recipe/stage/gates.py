@@ -13,14 +13,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from recipe.files import STRICT, PreflightError
+from recipe.files import PreflightError, Strict
 
 
 @dataclass(frozen=True)
-class Gate:
+class Gate(Strict):
     """One stage's gate, as `stage.gate` states it."""
 
-    __pydantic_config__ = STRICT
     kind: Literal["leave_at", "minimum", "plateau"]
     """Leave as soon as the metric is at `value` (leave_at), when it has stopped rising (plateau), or train all steps
     and ask for `value` at the end (minimum)."""

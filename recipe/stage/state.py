@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from omegaconf import DictConfig
 from pydantic import Field
 
-from recipe.files import STRICT, StateFile, set_aside, write_atomic
+from recipe.files import StateFile, Strict, set_aside, write_atomic
 
 Step = Annotated[int, Field(ge=0)]
 
@@ -30,10 +30,9 @@ LAST_FILES = ("data.pt", "data_0.pt")
 
 
 @dataclass(frozen=True)
-class Start:
+class Start(Strict):
     """What the checkpoints of a stage began with."""
 
-    __pydantic_config__ = STRICT
     model: str
     """A folder's absolute path, or a hub id."""
     weights: str | None = None
@@ -56,10 +55,9 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Strict):
     """At which step the stage ends, noted when its trainer has read the data."""
 
-    __pydantic_config__ = STRICT
     total_steps: Step
     planned: Step
     """The last step without a gate."""
@@ -71,20 +69,18 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Best:
+class Best(Strict):
     """The best validated checkpoint so far; its model is in `best/`."""
 
-    __pydantic_config__ = STRICT
     step: Step
     value: float
     metric: str
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Strict):
     """How a stage's gate stands at its end."""
 
-    __pydantic_config__ = STRICT
     passed: bool
     stops: bool
     """Whether the curriculum ends here."""
@@ -92,10 +88,9 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Done:
+class Done(Strict):
     """The stage has reached its end, and `hf/` holds the model that it hands on."""
 
-    __pydantic_config__ = STRICT
     global_step: Step
     model_step: Step
     target: Step
@@ -106,10 +101,9 @@ class Done:
 
 
 @dataclass(frozen=True)
-class State:
+class State(StateFile):
     """`state.json`."""
 
-    __pydantic_config__ = STRICT
     began: Start | None = None
     target: Target | None = None
     best: Best | None = None
@@ -118,18 +112,15 @@ class State:
     """What validation has decided (`recipe.stage.choosing`)."""
 
 
-STATE = StateFile(State)
-
-
 def look(stage: Path) -> State:
     """The state of a stage; an empty one where there is none, or none that can be read."""
-    return STATE.read_or_none(stage / FILE) or State()
+    return State.read_or_none(stage / FILE) or State()
 
 
 def update(stage: Path, **changes: Any) -> None:
     """Change parts of the state."""
     stage.mkdir(parents=True, exist_ok=True)
-    STATE.write(stage / FILE, replace(look(stage), **changes))
+    replace(look(stage), **changes).write(stage / FILE)
 
 
 def latest(checkpoints: Path) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from recipe.files import STRICT, Damaged, StateFile, one_line, read_json
+from recipe.files import Damaged, StateFile, one_line, read_json
 
 SUMS, BASE_FILE = "checksums.json", "base.json"
 SETTINGS_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
@@ -26,18 +26,16 @@ OF_EACH = (
 
 
 @dataclass(frozen=True)
-class Sums:
+class Sums(StateFile):
     """`checksums.json`: name of a file of weights -> its bytes and CRC-32. Other files may be edited."""
 
-    __pydantic_config__ = STRICT
     files: dict[str, tuple[int, str]]
 
 
 @dataclass(frozen=True)
-class Base:
+class Base(StateFile):
     """`base.json`: the model that an adapter belongs to."""
 
-    __pydantic_config__ = STRICT
     model: str
     """A folder's absolute path, or a hub id, as it was when the adapter was trained."""
     weights: str | None = None
@@ -54,9 +52,6 @@ class Adapter:
     base: Base
     shapes: dict[str, tuple[int, ...]]
     """Name in the file -> shape of each tensor: `lora_A` (rank, in), `lora_B` (out, rank)."""
-
-
-SUMS_FILE, BASE = StateFile(Sums), StateFile(Base)
 
 
 def _measured(folder: Path) -> Sums:
@@ -76,13 +71,13 @@ def _measured(folder: Path) -> Sums:
 
 def note_sums(folder: Path) -> None:
     """Write the sums of a model folder's weights beside them."""
-    SUMS_FILE.write(folder / SUMS, _measured(folder))
+    _measured(folder).write(folder / SUMS)
 
 
 def changed(folder: Path) -> str | None:
     """Which weights of a model folder are not those whose sums were noted; None if all are, or none was noted."""
     try:
-        noted = SUMS_FILE.read(folder / SUMS)
+        noted = Sums.read(folder / SUMS)
     except Damaged as error:
         return str(error)
     found = _measured(folder).files if noted else {}
@@ -96,7 +91,7 @@ def identity(folder: Path, measure: bool = False) -> str | None:
     Args:
         measure: where no sums are noted, read the weights.
     """
-    sums = SUMS_FILE.read_or_none(folder / SUMS) or (_measured(folder) if measure else None)
+    sums = Sums.read_or_none(folder / SUMS) or (_measured(folder) if measure else None)
     return f"{zlib.crc32(repr(sorted(sums.files.items())).encode()):08x}" if sums and sums.files else None
 
 
@@ -136,7 +131,7 @@ def broken_export(folder: Path) -> str | None:
 
 def note_base(folder: Path, model: str) -> None:
     """Note beside an adapter its model (an absolute path or a hub id), whose weights it reads, and its own sums."""
-    BASE.write(folder / BASE_FILE, Base(model, _weights_of(model)))
+    Base(model, _weights_of(model)).write(folder / BASE_FILE)
     note_sums(folder)
 
 
@@ -163,7 +158,7 @@ def read_adapter(folder: Path) -> Adapter:
 
     try:
         settings: dict[str, Any] = read_json(folder / SETTINGS_FILE)
-        base = BASE.read(folder / BASE_FILE) or Base(settings["base_model_name_or_path"])
+        base = Base.read(folder / BASE_FILE) or Base(settings["base_model_name_or_path"])
         shapes = _shapes(folder / WEIGHTS_FILE)
         rank, alpha, modules = settings["r"], settings["lora_alpha"], settings["target_modules"]
         right = {"r": type(rank) is int, "lora_alpha": type(alpha) is int, "peft_type": settings["peft_type"] == "LORA"}

@@ -84,7 +84,7 @@ def test_every_stage_hands_on_an_adapter_of_the_one_base_and_its_merge(trained: 
 
 
 def test_the_killed_stage_went_on_from_its_checkpoint(trained: Path) -> None:
-    entries = {entry.folder: entry for entry in runner.STATE.read(trained / "run" / runner.FILE).stages}
+    entries = {entry.folder: entry for entry in runner.Curriculum.read(trained / "run" / runner.FILE).stages}
     assert all(entries[stage].global_step == 2 for stage in STAGES)
     logs = [sorted((trained / "run" / "logs").glob(f"{stage}_*.log")) for stage in STAGES]
     assert [len(of_stage) for of_stage in logs] == [1, 2, 1]

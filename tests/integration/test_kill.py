@@ -19,9 +19,9 @@ import psutil
 import pytest
 from support.short_training import ROOT, SHORT, environment, prepared
 
-from recipe.curriculum.runner import FILE, STATE
+from recipe.curriculum.runner import FILE, Curriculum
 from recipe.machine import processes
-from recipe.machine.processes import LAUNCH, Launch
+from recipe.machine.processes import Launch
 from recipe.report.episodes import read_records
 from recipe.stage import end, state
 from recipe.stage.metrics_log import read_steps
@@ -62,7 +62,7 @@ class Run:
         return self.stage / "checkpoints" / f"global_step_{step}"
 
     def launch(self) -> Launch | None:
-        return LAUNCH.read_or_none(self.folder / "run" / "launch.json")
+        return Launch.read_or_none(self.folder / "run" / "launch.json")
 
     def processes(self) -> list[psutil.Process]:
         launch = self.launch()
@@ -137,7 +137,7 @@ class Run:
         said = child.communicate(timeout=400)[0]
         assert child.returncode == 0, said
         assert self.left() == set()
-        entries = {entry.folder: entry for entry in STATE.read(self.folder / "run" / FILE).stages}
+        entries = {entry.folder: entry for entry in Curriculum.read(self.folder / "run" / FILE).stages}
         for name, steps in self.steps.items():
             stage = self.folder / "run" / name
             assert (entries[name].status, entries[name].global_step) == ("done", steps)

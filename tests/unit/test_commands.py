@@ -19,7 +19,7 @@ from recipe import sft, train
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.machine import prefork, processes
 from recipe.machine.cluster import TOKEN, Answer
-from recipe.machine.processes import LAUNCH, Launch, identity
+from recipe.machine.processes import Launch, identity
 from recipe.settings import compose
 from recipe.stage import console, state
 from recipe.stage.export import ExportError
@@ -91,11 +91,11 @@ def test_what_a_start_over_replaces_is_aside_before_training_begins(folder: Path
 def test_workers_of_a_cluster_get_what_the_variables_of_the_start_stood_for(tmp_path: Path):
     given = ["hardware=gpu1", f"paths.run={tmp_path}", "+ray_kwargs.ray_init.runtime_env.env_vars.JUDGE=1"]
     variables = {"MODEL": "/m", "SEED": "7", "TRAIN_BATCH_SIZE": "6", "MINI_BATCH_SIZE": "3", TOKEN: "ours"}
-    LAUNCH.write(tmp_path / processes.NOTE, Launch("ours", "/nowhere", "log", (0, 0)))
+    Launch("ours", "/nowhere", "log", (0, 0)).write(tmp_path / processes.NOTE)
     with patch.dict(os.environ, variables, VERL_FILE_LOGGER_PATH="1.jsonl"):
         train.join(config := compose("stage1", given), "10.0.0.1:6379")
         assert os.environ["RAY_ADDRESS"] == "10.0.0.1:6379"
-    assert LAUNCH.read(tmp_path / processes.NOTE).cluster == "10.0.0.1:6379", "else its nodes are not cleared"
+    assert Launch.read(tmp_path / processes.NOTE).cluster == "10.0.0.1:6379", "else its nodes are not cleared"
     policy = config.actor_rollout_ref
     sizes = config.data.train_batch_size, policy.actor.ppo_mini_batch_size
     assert (policy.model.path, config.data.seed, policy.rollout.seed, *sizes) == ("/m", 7, 7, 6, 3)
@@ -207,7 +207,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
 def test_a_warm_start_trains_in_the_folder_that_its_curriculum_holds_and_holds_it_too(started, tmp_path, monkeypatch):
     monkeypatch.setenv(TOKEN, "ours")
     with processes.alone(tmp_path / "run") as note:
-        LAUNCH.write(note, Launch("ours", "/nowhere", "log", identity(tmp_path / "run")))
+        Launch("ours", "/nowhere", "log", identity(tmp_path / "run")).write(note)
         assert started() == [0]
         monkeypatch.setenv(TOKEN, "another")  # of a curriculum that holds another folder
         with pytest.raises(SystemExit, match="is in use"):

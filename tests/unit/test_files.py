@@ -9,14 +9,13 @@ from unittest.mock import Mock
 import pytest
 from pydantic import Field
 
-from recipe.files import STRICT, Damaged, StateFile, one_line, set_aside, shown, write_atomic
+from recipe.files import Damaged, StateFile, one_line, set_aside, shown, write_atomic
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(StateFile):
     """One of each kind of field."""
 
-    __pydantic_config__ = STRICT
     kind: Literal["a", "b"]
     steps: Annotated[int, Field(ge=1)] = 1
     share: float = 0.5
@@ -24,30 +23,29 @@ class Sample:
 
 
 GOOD = {"kind": "a", "steps": 3, "share": 1, "names": ["x"]}
-FILE = StateFile(Sample)
 
 
 def test_a_state_file_gives_back_what_was_written_and_a_damaged_one_is_a_line_that_names_it(tmp_path: Path) -> None:
     value, path = Sample("b", 7, 0.25, ("ä", "x")), tmp_path / "s.json"
-    FILE.write(path, value)
-    assert (FILE.read(path), FILE.read(tmp_path / "other.json")) == (value, None)
+    value.write(path)
+    assert (Sample.read(path), Sample.read(tmp_path / "other.json")) == (value, None)
     whole = json.dumps(GOOD).encode()
     odd = {"steps": 0}, {"steps": "3"}, {"share": float("nan")}, {"stepz": 1}
     harmed = [json.dumps(GOOD | change).encode() for change in odd]
     for content in (b"", b"\0" * 40, whole[:-5], b"\xff" + whole, b"[]", b"[" * 200_000, b'{"extra": 1}', *harmed):
         path.write_bytes(content)
         with pytest.raises(Damaged) as error:
-            FILE.read(path)
+            Sample.read(path)
         said = str(error.value)
         assert str(path) in said and "\n" not in said and len(said) < 500 and path.read_bytes() == content
 
 
 def test_a_write_that_fails_leaves_what_was_there_and_setting_aside_loses_nothing(tmp_path: Path, monkeypatch) -> None:
-    FILE.write(tmp_path / "s.json", Sample("a"))
+    Sample("a").write(tmp_path / "s.json")
     with monkeypatch.context() as full, pytest.raises(OSError):
         full.setattr("os.replace", Mock(side_effect=OSError))
-        FILE.write(tmp_path / "s.json", Sample("b"))
-    assert FILE.read(tmp_path / "s.json") == Sample("a")
+        Sample("b").write(tmp_path / "s.json")
+    assert Sample.read(tmp_path / "s.json") == Sample("a")
     write_atomic(tmp_path / "f", "old")
     with pytest.raises(UnicodeEncodeError):
         write_atomic(tmp_path / "f", "half \ud800")

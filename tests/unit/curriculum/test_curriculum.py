@@ -75,7 +75,7 @@ FOLDERS = ("stage1_format", "stage2_base", "stage3_full")
 
 
 def statuses(run: Path) -> list[tuple[str, str]]:
-    found = runner.STATE.read(run / runner.FILE)
+    found = runner.Curriculum.read(run / runner.FILE)
     return [(entry.folder, entry.status) for entry in found.stages] if found else []
 
 
@@ -112,7 +112,7 @@ def test_a_stage_is_not_repeated_for_a_gate_that_stops_nothing_and_its_entry_say
     ):
         finished(tmp_path / "stage1_format", **note)
         command.main(["--stages=stage1", f"paths.run={tmp_path}"])
-        (entry,) = runner.STATE.read(tmp_path / runner.FILE).stages
+        (entry,) = runner.Curriculum.read(tmp_path / runner.FILE).stages
         assert (entry.status, entry.global_step, entry.target, entry.reason) == ("done", 12, 12, said)
     assert "recipe.train" not in [module for module, _, _ in launched]
 
@@ -255,7 +255,7 @@ def test_a_failed_or_interrupted_stage_says_why_and_which_command_goes_on(tmp_pa
     with pytest.raises(SystemExit, match="(?s)No space left.*ended with status 1.*the disk is full.*What was done"):
         command.main([f"paths.run={tmp_path}"])
     assert statuses(tmp_path) == [*zip(FOLDERS, ("failed", "waiting", "waiting"), strict=True)]
-    assert runner.STATE.read(tmp_path / runner.FILE).stages[0].reason == console.FULL
+    assert runner.Curriculum.read(tmp_path / runner.FILE).stages[0].reason == console.FULL
     monkeypatch.setattr(runner, "launch", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(SystemExit, match="command without trainer.resume_mode=disable"):
         command.main([f"paths.run={tmp_path}", "stage2:trainer.resume_mode=disable"])

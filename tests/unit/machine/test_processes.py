@@ -20,7 +20,7 @@ import pytest
 
 from recipe.machine import processes
 from recipe.machine.cluster import TOKEN, TOKEN_FILE
-from recipe.machine.processes import LAUNCH, NOTE, TEMP, Launch, alone, identity, living
+from recipe.machine.processes import NOTE, TEMP, Launch, alone, identity, living
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -63,8 +63,8 @@ def start(tmp_path):
         note = run / "pid"
         starter = subprocess.Popen([sys.executable, "-c", STARTER, str(run), code])
         until(lambda: note.exists() and note.read_text())
-        until(lambda: LAUNCH.read(run / NOTE).pid is not None)
-        started.append((LAUNCH.read(run / NOTE), starter, child := int(note.read_text())))
+        until(lambda: Launch.read(run / NOTE).pid is not None)
+        started.append((Launch.read(run / NOTE), starter, child := int(note.read_text())))
         return run, starter, child
 
     yield begin
@@ -87,7 +87,7 @@ def test_status_and_output_are_kept_a_long_child_is_watched_and_an_orphan_is_end
     monkeypatch.setattr(processes, "_clear_nodes", lambda _, address: cleared.append(address) or [])
 
     def watch():  # and the child joins a cluster meanwhile
-        seen.append(LAUNCH.write(note, replace(LAUNCH.read(note), cluster="a:1")))
+        seen.append(replace(Launch.read(note), cluster="a:1").write(note))
 
     run_code("import time; time.sleep(3.5)", tmp_path, watch)
     assert len(seen) >= 2 and cleared == ["a:1"]
@@ -154,7 +154,7 @@ time.sleep(300)
 def test_a_child_ends_with_its_killed_starter_and_the_next_start_clears_what_it_left(start, capsys):
     run, starter, orphan = start(LEAVES_MUCH)
     memory = Path("/dev/shm") / (run / "pid.memory").read_text().strip("/")
-    launch = LAUNCH.read(run / NOTE)
+    launch = Launch.read(run / NOTE)
     assert launch.pid and memory.exists() and (Path(launch.temp) / "socket").exists()
     starter.kill()
     starter.wait()
@@ -174,14 +174,14 @@ def test_a_child_ends_with_its_killed_starter_and_the_next_start_clears_what_it_
 
 def test_a_run_in_use_is_refused_and_a_copy_of_it_ends_nothing(start, tmp_path, capsys):
     run, starter, child = start()
-    launch = LAUNCH.read(run / NOTE)
+    launch = Launch.read(run / NOTE)
     with pytest.raises(SystemExit, match=f"process {starter.pid} trains into it"), alone(run):
         pass
     with alone(Path(shutil.copytree(run, tmp_path / "b"))):
         assert (tmp_path / "b" / ".lock").read_text() == str(os.getpid())
     said = capsys.readouterr().out
     assert "came with a copy of another run" in said and said.count("\n") == 1
-    assert alive(child) and starter.poll() is None and Path(launch.temp).is_dir() and LAUNCH.read(run / NOTE) == launch
+    assert alive(child) and starter.poll() is None and Path(launch.temp).is_dir() and Launch.read(run / NOTE) == launch
     starter.kill()
     starter.wait()
     with alone(run):
