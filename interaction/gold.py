@@ -171,7 +171,9 @@ def given_turns(conversation: Conversation, settings: FromGold, step: int) -> in
     A share that is no whole number of turns is rounded up or down by chance, which task and step decide. None of a task
     that is judged as a whole: what gold did would be paid.
     """
-    task, most = conversation.task, may_be_given(conversation)
+    task = conversation.task
+    if not (most := may_be_given(conversation)):
+        return 0
     share = settings.share * max(0.0, 1 - (step - 1) / settings.steps)
     whole = share * len(gold_turns(task)) + Random(f"{step} {task_name(task.environment, task.id)}").random()
     return min(int(whole), most)

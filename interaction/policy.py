@@ -16,7 +16,7 @@ MOST = 2**31 - 1
 class FromGold:
     """Training episodes begin where gold has come: a horizon that grows from the end (TCOD, arXiv 2604.24005)."""
 
-    share: Annotated[float, Field(ge=0, le=1, strict=True)]
+    share: Annotated[float, Field(gt=0, le=1, strict=True)]
     """Of a task's turns that gold plays in the first step of a stage."""
     steps: Annotated[int, Field(ge=1, le=MOST, strict=True)]
     """After so many steps the model plays them all; until then gold's share shrinks by the same amount a step."""

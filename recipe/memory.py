@@ -130,7 +130,7 @@ def at(key: str) -> Any:
 
 
 ACTOR, MODEL, ROLLOUT = (f"actor_rollout_ref.{part}" for part in ("actor", "model", "rollout"))
-TEACHER = "distillation.teacher_models.teacher_model"
+TEACHER, TOP = "distillation.teacher_models.teacher_model", "forward_kl_topk"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +147,7 @@ class Settings:
     reference_tokens: int = at("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu")
     packed: bool = at(f"{MODEL}.use_remove_padding")
     fused: bool = at(f"{MODEL}.use_fused_kernels")
+    teaches: str = field(default="", metadata={"key": "distillation.distillation_loss.loss_mode"})
     checkpointing: bool = at(f"{MODEL}.enable_gradient_checkpointing")
     lora_rank: int = at(f"{MODEL}.lora_rank")
     param_offload: bool = at(f"{ACTOR}.fsdp_config.param_offload")
@@ -242,7 +243,8 @@ def micro_batch(model: Architecture, settings: Settings, budget: int, train: boo
         head["logits of a chunk"] = (33 if train else 24) * min(tokens, FUSED_CHUNK) * model.vocabulary
         head |= {"a chunk's gradient": 2 * model.embedding} if whole else {}
     else:
-        head["logits"] = (30 if train and settings.entropy else 10) * tokens * model.vocabulary
+        most = 30 if settings.entropy else 14 if settings.teaches == TOP else 10  # 14: log-softmax and two gradients
+        head["logits"] = (most if train else 10) * tokens * model.vocabulary
     if whole:
         head["head's gradient"] = layer["head's gradient"] = 2 * model.embedding
         layer["layer's gradients"] = 4 * model.layer + 2 * model.hidden * model.intermediate
@@ -425,8 +427,9 @@ def advise(model: Architecture, settings: Settings) -> Settings | None:
         least: dict[str, Any] = dict.fromkeys(("update_tokens", "forward_tokens", "reference_tokens"), longest)
         critics: list[dict[str, Any]] = [{}, {"critic_offload": True}] if settings.critic else [{}]
         lower: tuple[dict[str, Any], ...] = ({}, {"update_tokens": longest}, least)
+        needed = {"fused": False} if settings.teaches == TOP else {}
         for critic, measure, budgets in product(critics, MEASURES, lower):
-            tried = _engines(replace(start, **critic, **measure, **budgets))
+            tried = _engines(replace(start, **critic, **measure | needed, **budgets))
             if better := next((one for one in tried if not shortfalls(model, one)), None):
                 return better
     return None

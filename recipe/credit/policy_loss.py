@@ -33,13 +33,20 @@ class StepPolicyLossConfig(PolicyLossConfig):
     clipped with sum."""
 
 
+TOP = "forward_kl_topk"
 _loss_range, _distillation_loss = losses.compute_distillation_loss_range, losses.distillation_loss
+_likely = losses.DISTILLATION_LOSS_REGISTRY[TOP]
+
+
+def _learned(response_mask: Tensor) -> bool:
+    """Whether a micro-batch has a token that is learned: not one of a cut episode, or of rows that fill a batch up. If
+    not, torch refuses the least of nothing, and its mean is NaN."""
+    return bool((response_mask.values() if response_mask.is_nested else response_mask).any())
 
 
 def loss_range(distillation_losses: Tensor, response_mask: Tensor) -> dict[str, Any]:
-    """verl's least and largest price of a teacher's; 0 in a micro-batch of rows that fill a batch up, whose tokens are
-    all masked: torch refuses the least of nothing, and its mean is NaN."""
-    if (response_mask.values() if response_mask.is_nested else response_mask).any():
+    """verl's least and largest price of a teacher's; 0 where no token is learned."""
+    if _learned(response_mask):
         return _loss_range(distillation_losses, response_mask)
     how = {"loss_min": AggregationType.MIN, "loss_max": AggregationType.MAX, "abs_loss": AggregationType.MEAN}
     return {f"distillation/{name}": Metric(aggregation, 0.0) for name, aggregation in how.items()}
@@ -52,7 +59,15 @@ def distillation_loss(config: Any, distillation: Any, output: Any, data: TensorD
     return _distillation_loss(config, distillation, output, data)
 
 
+def likely(config: Any, distillation_config: Any, model_output: Any, data: TensorDict) -> tuple[Tensor, dict[str, Any]]:
+    """verl's loss of the teacher's most likely tokens; where no token is learned, its metrics are of all."""
+    if not _learned(mask := data["response_mask"]):
+        data = data.clone(recurse=False).update({"response_mask": torch.ones_like(mask)})
+    return _likely(config=config, distillation_config=distillation_config, model_output=model_output, data=data)
+
+
 losses.compute_distillation_loss_range, losses.distillation_loss = loss_range, distillation_loss
+losses.DISTILLATION_LOSS_REGISTRY[TOP] = likely
 
 
 @register_policy_loss("appo_step")

@@ -1,6 +1,6 @@
 """Checks before any worker starts. Each function of this room yields problems: what is wrong, and what to set.
 
-Here they are joined, and raised together as one error. transformers is imported once the rest has passed.
+Here they are joined, and raised together as one PreflightError. transformers is imported once the rest has passed.
 """
 
 from collections.abc import Iterable
@@ -19,11 +19,7 @@ from recipe.stage import end, starts
 
 
 def require(*checks: Iterable[str]) -> None:
-    """Run checks, and raise what they find.
-
-    Raises:
-        PreflightError: there is a problem; it names all of them.
-    """
+    """Run checks, and raise a PreflightError that names all problems, if there are any."""
     if found := problems(*checks):
         raise PreflightError(found[0] if len(found) == 1 else "".join(f"\n- {text}" for text in found))
 
@@ -40,11 +36,7 @@ def problems(*checks: Iterable[str]) -> list[str]:
 
 
 def check_settings(config: DictConfig) -> None:
-    """What needs neither data nor model nor machine; fills in what follows from other settings.
-
-    Raises:
-        PreflightError: there is a problem.
-    """
+    """What needs neither data nor model nor machine; fills in what follows from other settings."""
     from recipe.preflight import data, settings
 
     require(settings.problems(config), data.environments(config), end.problems(config))
@@ -62,16 +54,12 @@ def check(config: DictConfig, alone: bool) -> list[str]:
 
     Returns what this machine lacks (GPUs, memory, disk, a server that plays the user): with `preflight_only` that does
     not stop the other checks.
-
-    Raises:
-        PreflightError: there is a problem.
     """
     from recipe.offline.checks import check_trajectories
     from recipe.preflight import data, machine, model, settings, teacher, tokens
 
     notes, lines, plays, read = list[str](), list[str](), not is_offline(config), dict[str, list[dict[str, Any]]]()
-    require(data.rows(config, notes, read) if plays else (), model.start(config, notes))
-    teacher.start(config)
+    require(data.rows(config, notes, read) if plays else (), model.start(config, notes), teacher.start(config))
     known = known_model(config)
     settings.fit_bucket(config, known)
     lacks = problems(data.user(config) if plays else (), machine.lacks(config, known, lines, alone))

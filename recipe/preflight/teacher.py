@@ -9,11 +9,12 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from interaction.protocol import Message
-from recipe.memory import TEACHER, longest_text, teacher_cards
+from recipe.files import PreflightError, one_line
+from recipe.memory import TEACHER, TOP, longest_text, teacher_cards
 from recipe.preflight import model
 from recipe.settings import is_offline
 
-PATH, TOP = f"{TEACHER}.model_path", "forward_kl_topk"
+PATH = f"{TEACHER}.model_path"
 
 
 def settings(config: DictConfig) -> Iterator[str]:
@@ -35,8 +36,9 @@ def settings(config: DictConfig) -> Iterator[str]:
     if (priced := loss.loss_mode in ("k1", "kl")) != loss.use_policy_gradient:  # k2 punishes what the teacher likes
         said = f"loss_mode={loss.loss_mode} is a {'price of tokens, no loss' if priced else 'loss, no price of tokens'}"
         yield f"distillation.distillation_loss: {said}. Set use_policy_gradient={str(priced).lower()}."
-    if not priced and loss.loss_max_clamp is not None:
-        yield "distillation_loss.loss_max_clamp: a loss has no gradient beyond it. Set it to null, or loss_mode=k1."
+    for name in ("loss_max_clamp", "log_prob_min_clamp"):
+        if not priced and loss[name] is not None:
+            yield f"distillation.distillation_loss.{name}: a loss has no gradient beyond it. Set it to null."
     if loss.loss_mode == TOP and config.actor_rollout_ref.model.use_fused_kernels:
         yield f"loss_mode={TOP} needs all logits. Set actor_rollout_ref.model.use_fused_kernels=false."
     actor, algorithm = config.actor_rollout_ref.actor, config.algorithm
@@ -48,7 +50,7 @@ def settings(config: DictConfig) -> Iterator[str]:
         (config.interaction.overlong.penalty, "interaction.overlong.penalty=0"),
     ):
         if asked and not loss.use_task_rewards:
-            yield f"use_task_rewards=false: the loss is the teacher's alone. Set {remedy}, or algorithm=opd_grpo."
+            yield f"{remedy.partition('=')[0]} acts on rewards or their loss. Set {remedy}, or algorithm=opd_grpo."
     if (heat := config.actor_rollout_ref.rollout.temperature) != 1:
         yield f"actor_rollout_ref.rollout.temperature={heat}: a teacher's log-probabilities are those at 1. Set 1.0."
     if is_offline(config) or config.trainer.v1.trainer_mode != "sync":
@@ -61,14 +63,13 @@ def fill_in(config: DictConfig) -> None:
         OmegaConf.update(config, f"{TEACHER}.inference.max_model_len", longest_text(config))
 
 
-def start(config: DictConfig) -> None:
-    """Set the teacher's path, as that of the model; what counts memory then finds the config.json of a hub id.
-
-    Raises:
-        PreflightError: it is no folder, and no hub id.
-    """
-    if config.distillation.enabled:
-        OmegaConf.update(config, PATH, model.start_model(str(OmegaConf.select(config, PATH)), PATH))
+def start(config: DictConfig) -> Iterator[str]:
+    """Set the teacher's path, as that of the model; what counts memory then finds the config.json of a hub id."""
+    try:
+        if config.distillation.enabled:
+            OmegaConf.update(config, PATH, model.start_model(str(OmegaConf.select(config, PATH)), PATH))
+    except PreflightError as error:
+        yield str(error)
 
 
 def fits(
@@ -85,9 +86,10 @@ def fits(
     shape, own, known = model.load_settings(path), model.load_tokenizer(path), tokenizer.get_vocab()
     ids = own.get_vocab()
     yield from model.weights(path)
-    if config.distillation.distillation_loss.loss_mode == TOP and shape.vocab_size > learner.vocab_size:
-        said = f"the teacher has {shape.vocab_size} logits, the model {learner.vocab_size}: it has no word for the last"
-        yield f"{said}. Set algorithm=opd, which asks about one token at a time."
+    theirs, ours = min(len(own), shape.vocab_size), min(len(tokenizer), learner.vocab_size)
+    if config.distillation.distillation_loss.loss_mode == TOP and theirs > ours:  # no other id has a log-probability
+        said = f"the teacher {path} knows {theirs} tokens, the model {ours}: it cannot learn how likely the last are"
+        yield f"{said}. Set algorithm=opd."
     if other := sorted(token for token, number in known.items() if ids.get(token) != number):
         yield f"the teacher {path} has {len(other)} of {len(known)} tokens otherwise, as {other[0]!r}. Take another."
     elif max(known.values()) >= shape.vocab_size:
@@ -101,5 +103,8 @@ def fits(
         later = by.apply_chat_template([*answered, model.LATER], tokenize=False, add_generation_prompt=True, **kwargs)
         return by.apply_chat_template(answered, tokenize=False, **kwargs), later
 
-    if rendered(tokenizer) != rendered(own):
-        notes.append(f"teacher: the chat template of {path} is another one: it scores texts that it was not trained on")
+    try:
+        if rendered(tokenizer) != rendered(own):
+            notes.append(f"teacher: the chat template of {path} is another: it scores texts that it was not trained on")
+    except Exception as error:  # a template may raise anything
+        yield f"the chat template of the teacher {path} cannot be used: {one_line(repr(error))}."

@@ -128,8 +128,9 @@ def check_budget(
     def begun(environment: str, task_id: str) -> bool:
         policy: Any = OmegaConf.to_container(interaction.train, resolve=True)
         task = load_tasks(environment)[task_id]
-        if waits(task) or not most_given(task):
-            return bool(most_given(task))
+        most = most_given(task)
+        if not most or waits(task):  # one that waits is not begun here, and may be judged as a whole
+            return most > 0
         with Conversation(task, protocol=protocol, **policy) as conversation:
             conversation.begin()
             return may_be_given(conversation) > 0
@@ -150,7 +151,7 @@ def check_budget(
                 left_out |= {task_name(*task_key_of(info)) for info in over if leaves}
                 keys = [each for each in map(task_key_of, infos) if task_name(*each) not in left_out]
                 (stay if key == "train" else spare).extend(task_name(*each) for each in keys)
-                given_rows += sum(begun(*each) for each in keys) if first else 0
+                given_rows += sum(begun(*each) for each in keys) if first and key == "train" else 0
             if not over:
                 continue
             if key != "val" and not leaves and first:
@@ -167,12 +168,13 @@ def check_budget(
                 f"={context}, max_response_length={budget.response}, max_tokens_per_reply={budget.reply}: {end}"
             )
     if first and not given_rows:
-        yield "from_gold: gold begins no task of one turn, with a user model, or judged as a whole. Set from_gold=null."
+        why = "each has calls in its first turn alone, a user model, or a verdict on the whole"
+        yield f"from_gold: gold can begin none of the {len(stay)} rows: {why}. Set from_gold=null."
     elif first:
         planned = len(stay) // data.train_batch_size * config.trainer.total_epochs
         planned = min(planned, config.trainer.total_training_steps or planned)
         late = f"; it still does at the end: {planned} steps are planned, from_gold.steps={first.steps}"
-        notes.append(f"from_gold: gold begins {given_rows} of {len(stay)} rows" + late * (planned <= first.steps))
+        notes.append(f"from_gold: gold may begin {given_rows} of {len(stay)} rows" + late * (planned <= first.steps))
     notes.append(f"longest prompt {longest[0]} tokens ({longest[1]})")
     if longest[0] > limit and not data.filter_overlong_prompts:
         yield f"a prompt of {longest[1]} has {longest[0]} tokens. Set data.max_prompt_length={longest[0]}."

@@ -235,6 +235,12 @@ TOLD = {
     (*TAUGHT, "80", f"{SERVED}.max_num_batched_tokens=16384"): (1, "takes 25.5 GB beside", "4 cards"),
     (*TAUGHT, "80", f"{SERVED}.gpu_memory_utilization=0.2"): (1, "room for 0 of 32769", " 0 tokens of cache"),
     (*TAUGHT, "80"): (0, "host: 128 GB: processes 64, loading 64\n", "16.4, 341,896 tokens of cache, 6.8 beside"),
+    ("qwen3-4b", "algorithm=opd_topk", *TAUGHT[2:], "80"): (
+        1,
+        "101 of",
+        "offload_policy=true",
+        "max_response_length=20480",
+    ),
     ("qwen3-4b", "algorithm=opd", f"{memory.TEACHER}.model_path=none"): (0, "GPU memory of the teacher: none"),
     ("qwen3-4b", "--config-name", "stage1"): (0,),
     ("no-such-model",): (2,),

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 import verl.utils.model
+from tensordict import TensorDict
 from transformers import AutoConfig
 from verl.trainer.distillation import losses
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, get_policy_loss_fn
@@ -65,6 +66,15 @@ def test_the_loss_of_padding_alone_is_zero():
     for mask in (zeros, torch.nested.as_nested_tensor([*zeros], layout=torch.jagged)):
         found = losses.compute_distillation_loss_range(torch.full((2, 4), math.nan), mask)
         assert {metric.aggregate() for metric in found.values()} == {0.0}
+    shown = {"prompts": zeros[:, :1], "responses": zeros, "attention_mask": torch.ones(2, 5, dtype=torch.int)}
+    output = dict.fromkeys(("distillation_losses", "student_mass", "teacher_mass"), torch.ones(10))
+    likely, names = losses.get_distillation_loss_fn("forward_kl_topk"), []
+    for mask in (zeros, torch.ones(2, 4)):
+        data = TensorDict({**shown, "response_mask": mask}, batch_size=2)
+        value, metrics = likely(config=None, distillation_config=None, model_output=output, data=data)
+        names.append([*metrics])
+        assert value.shape == (2, 4) and (data["response_mask"] == mask).all()
+    assert names[0] == names[1], "verl joins them over micro-batches"
 
 
 def test_verl_builds_the_critic_which_follows_the_actor_and_keeps_to_the_attention_that_is_named(tmp_path):

@@ -149,6 +149,13 @@ def test_an_adapter_that_is_trained_further_decides_rank_alpha_modules_and_base(
     assert "adapter_model.safetensors" in started("stage.adapter=continue")[1]
 
 
+def more_tokens(folder):
+    tokenizer, settings = model.load_tokenizer(str(folder)), model.load_settings(str(folder))
+    tokenizer.add_tokens(["one more"])
+    tokenizer.save_pretrained(folder)
+    edited("config.json", vocab_size=settings.vocab_size + 1)(folder)
+
+
 def test_a_teacher_that_cannot_score_the_tokens_of_the_model_is_refused(configured, refusal, policy, tmp_path):
     tokenizer, learner = model.load_tokenizer(str(policy)), model.load_settings(str(policy))
     empty = "('<think>' if loop.last and message['role'] == 'assistant' else '') + message['content']"
@@ -159,11 +166,11 @@ def test_a_teacher_that_cannot_score_the_tokens_of_the_model_is_refused(configur
         (edited("config.json", max_position_embeddings=2048), "2048 positions, the longest episode takes 2049", ""),
         (edited("config.json", vocab_size=99), "vocab_size=99", ""),
         *[
-            (written("chat_template.jinja", CHAT_TEMPLATE.replace(*change).encode()), "", "another one")
+            (written("chat_template.jinja", CHAT_TEMPLATE.replace(*change).encode()), "", "is another")
             for change in (("'role']", "'role'] | upper"), ("message['content']", empty))
         ],
-        (edited("config.json", vocab_size=learner.vocab_size + 1), "Set algorithm=opd", ""),
-        (edited("config.json", vocab_size=learner.vocab_size), "", ""),
+        (more_tokens, f"knows {len(tokenizer) + 1} tokens, the model {len(tokenizer)}", ""),
+        (written("chat_template.jinja", b"{{ raise_exception('no') }}"), "cannot be used", ""),
     ]
     for number, (change, word, note) in enumerate(teachers):
         change(folder := Path(shutil.copytree(policy, tmp_path / str(number))))
