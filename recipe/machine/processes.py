@@ -46,19 +46,25 @@ PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
-class Launch(StateFile):
-    """How to recognise what belongs to one launch."""
+class Mark:
+    """How to recognise what belongs to one launch, on any node: it has nothing that comes from elsewhere (`ask`)."""
 
     token: str
     temp: str
     """Folder of its temporary files."""
-    log: str
-    folder: tuple[int, int]
-    """Device and inode of the run's folder: a copy has others."""
     pid: int | None = None
     """Its first process, which leads its session; None until that runs."""
     created: float = 0.0
     """When the kernel started that process: its number alone may have gone to another one since."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch(Mark, StateFile):
+    """What the next start has to know of this one."""
+
+    log: str
+    folder: tuple[int, int]
+    """Device and inode of the run's folder: a copy has others."""
     cluster: str | None = None
     """Address of the Ray cluster that it has joined."""
 
@@ -170,7 +176,7 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path) ->
             token, temp = uuid.uuid4().hex, tempfile.mkdtemp(prefix=TEMP, dir=base)
             kernels = {"TORCHINDUCTOR_CACHE_DIR": f"{cache}/torchinductor"}  # compiled kernels outlive the launch
             ray = {"RAY_TMPDIR": temp} if loopback.cluster(nodes=1) is None else {}  # a named cluster has its own
-            launch = Launch(token, temp, str(log), identity(note.parent))
+            launch = Launch(token, temp, log=str(log), folder=identity(note.parent))
             (Path(temp) / TOKEN_FILE).write_text(token)
             launch.write(note)  # before the child exists: its environment shows the token from the beginning
             with log.open("ab") as output:
@@ -237,7 +243,7 @@ def _copy_masked(log: str, copy: str) -> None:
     Path(copy).write_text(masked_text(Path(log).read_text(errors="replace")))
 
 
-def _own_temp(launch: Launch) -> Path | None:
+def _own_temp(launch: Mark) -> Path | None:
     """The launch's temporary folder; None for a folder that does not hold its token."""
     temp = Path(launch.temp)
     with suppress(OSError, UnicodeDecodeError):
@@ -247,7 +253,7 @@ def _own_temp(launch: Launch) -> Path | None:
     return None
 
 
-def living(launch: Launch, run: Path) -> list[psutil.Process]:
+def living(launch: Mark, run: Path) -> list[psutil.Process]:
     """Living processes of the launch: those with its token, and those of its session that write into its folders.
 
     Ray's workers write their titles over their environment, so that the token cannot be read there.
@@ -342,7 +348,7 @@ def clear_here(asked: dict[str, Any], node: str, nodes: list[str]) -> list[str]:
 
     Runs on each node, with the code of this checkout, which was the same there when the launch began.
     """
-    launch = Launch(asked["token"], asked["temp"], log="", folder=(0, 0))
+    launch = Mark(asked["token"], asked["temp"])
     last = time.monotonic() + PATIENCE
     while (left := living(launch, Path(launch.temp))) and time.monotonic() < last:
         time.sleep(0.5)

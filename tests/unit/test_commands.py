@@ -91,7 +91,7 @@ def test_what_a_start_over_replaces_is_aside_before_training_begins(folder: Path
 def test_workers_of_a_cluster_get_what_the_variables_of_the_start_stood_for(tmp_path: Path):
     given = ["hardware=gpu1", f"paths.run={tmp_path}", "+ray_kwargs.ray_init.runtime_env.env_vars.JUDGE=1"]
     variables = {"MODEL": "/m", "SEED": "7", "TRAIN_BATCH_SIZE": "6", "MINI_BATCH_SIZE": "3", TOKEN: "ours"}
-    Launch("ours", "/nowhere", "log", (0, 0)).write(tmp_path / processes.NOTE)
+    Launch("ours", "/nowhere", log="log", folder=(0, 0)).write(tmp_path / processes.NOTE)
     with patch.dict(os.environ, variables, VERL_FILE_LOGGER_PATH="1.jsonl"):
         train.join(config := compose("stage1", given), "10.0.0.1:6379")
         assert os.environ["RAY_ADDRESS"] == "10.0.0.1:6379"
@@ -207,7 +207,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
 def test_a_warm_start_trains_in_the_folder_that_its_curriculum_holds_and_holds_it_too(started, tmp_path, monkeypatch):
     monkeypatch.setenv(TOKEN, "ours")
     with processes.alone(tmp_path / "run") as note:
-        Launch("ours", "/nowhere", "log", identity(tmp_path / "run")).write(note)
+        Launch("ours", "/nowhere", log="log", folder=identity(tmp_path / "run")).write(note)
         assert started() == [0]
         monkeypatch.setenv(TOKEN, "another")  # of a curriculum that holds another folder
         with pytest.raises(SystemExit, match="is in use"):

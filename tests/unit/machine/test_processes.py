@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import psutil
 import pytest
+from ray import cloudpickle
 
 from recipe.machine import processes
 from recipe.machine.cluster import TOKEN, TOKEN_FILE
@@ -245,7 +246,7 @@ def launch(monkeypatch):
     monkeypatch.setattr(processes, "PATIENCE", 0.1)
     token, temp = uuid4().hex, tempfile.mkdtemp(prefix=TEMP)
     (Path(temp) / TOKEN_FILE).write_text(token)
-    yield Launch(token, temp, "x.log", (0, 0))
+    yield Launch(token, temp, log="x.log", folder=(0, 0))
     shutil.rmtree(temp, ignore_errors=True)
 
 
@@ -261,6 +262,10 @@ def test_what_has_the_token_is_ended_on_a_node_and_here_where_the_cluster_is_gon
     assert not alive(ours.pid) and other.poll() is None and not Path(launch.temp).exists()
     assert processes.clear_here(asked, "node", ["node"]) == []
     other.kill()
+    cloudpickle.register_pickle_by_value(processes)
+    travels = cloudpickle.dumps(processes.clear_here)
+    cloudpickle.unregister_pickle_by_value(processes)
+    assert b"recipe.files" not in travels and b"interaction" not in travels, "a node may lack this checkout"
 
 
 def test_the_process_that_leads_the_session_is_known_by_what_it_writes_and_when_it_began(tmp_path, launch):
