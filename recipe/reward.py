@@ -112,11 +112,7 @@ def _plain(value: Any) -> Any:
 
 
 def for_verl(config: DictConfig) -> DictConfig:
-    """A copy of a stage's configuration in which verl calls the reward through this module.
-
-    Raises:
-        RewardError: as `load`.
-    """
+    """A copy of a stage's configuration in which verl calls the reward through this module. Raises as `load`."""
     config = config.copy()
     setting, filtering = config.reward.custom_reward_function, config.algorithm.filter_groups
     compared = filtering.metric if filtering.enable and filtering.metric != SCORE else None

@@ -84,8 +84,8 @@ def gae_step(
     _checked(rewards, mask)
     reward, there = steps.sums(rewards, ids), steps.sizes(ids) > 0
     value = steps.sums(torch.where(steps.firsts(ids), values, 0.0), ids)
-    found = gae_bad(reward, value, there, _numbers(there), gamma=gamma, lam=lam, whiten=whiten)
-    return steps.spread(found[0], ids), steps.spread(found[1], ids)
+    advantages, returns = gae_bad(reward, value, there, _numbers(there), gamma=gamma, lam=lam, whiten=whiten)
+    return steps.spread(advantages, ids), steps.spread(returns, ids)
 
 
 def turn_grpo(

@@ -157,11 +157,7 @@ async def begin(conversation: Conversation, user: User | None) -> Reply:
 
 
 async def hear(conversation: Conversation, reply: Reply, user: User | None) -> Reply:
-    """What the environment says once its user was heard, where it asks for one.
-
-    Raises:
-        UserFault, EndpointRefusal: as `play_episode`.
-    """
+    """What the environment says once its user was heard, where it asks for one. Raises as `play_episode`."""
     while reply.ask is not None:
         if user is None:
             raise EndpointRefusal(f"{conversation.task.environment} asks for a user's words: give --user kind=...")

@@ -32,7 +32,7 @@ PARTS = {
 """The parts of the tasks that each split has; `official` those of tau2-bench's own."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Settings(StateFile):
     """Everything that decides what an episode is. Two evaluations are comparable if these are equal."""
 

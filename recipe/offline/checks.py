@@ -29,14 +29,15 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes:
     rows, what = len(result.items(grouped)), "groups" if grouped else "trajectories"
     left = ", ".join(f"{counts[name]} {text}" for name, text in WHY.items() if counts[name])
     left = left and f"; left out: {left}"
-    if grouped and result.groups and rollout.n != result.largest_group:
-        yield f"{N}={rollout.n}, and the largest group of offline.files has {result.largest_group}. Set {N} to that."
+    sizes = [len(places) for places in result.groups.values()] if grouped else []
+    if sizes and rollout.n != max(sizes):
+        yield f"{N}={rollout.n}, and the largest group of offline.files has {max(sizes)}. Set {N} to that."
     if rows < config.data.train_batch_size:
         batch = f"data.train_batch_size={config.data.train_batch_size}"
         yield f"{batch} is more than the {rows} {what} of offline.files that train{left}. Set TRAIN_BATCH_SIZE lower."
     short = f"{counts['shortened']} without their last steps, {counts['steps_dropped']} in all"
-    lone = f"{result.lone} left out, alone in their group"
-    said = (short, counts["shortened"]), (lone, grouped and result.lone)
+    lone = f"{sizes.count(1)} left out, alone in their group"
+    said = (short, counts["shortened"]), (lone, sizes.count(1))
     more = "".join(f"; {text}" for text, number in said if number)
     old = {"start": f"{model} in every step", "step": "the policy at the beginning of each step"}
     notes += [

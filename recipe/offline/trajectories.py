@@ -293,15 +293,6 @@ class Survey:
         places = "\n".join(" ".join(f"{place.path.name}:{place.at}" for place in row) for row in self.items(grouped))
         return hashlib.sha256(places.encode()).hexdigest()
 
-    @property
-    def largest_group(self) -> int:
-        return max(map(len, self.groups.values()))
-
-    @property
-    def lone(self) -> int:
-        """Trajectories that have nothing to be compared with."""
-        return sum(len(places) == 1 for places in self.groups.values())
-
 
 def survey(files: Sequence[Path], limits: Limits, tokenizer: Any, known: int) -> Survey:
     """Look at every trajectory of these files.

@@ -50,11 +50,7 @@ def failed(reply: Reply) -> bool:
 async def search_episode(
     endpoint: Endpoint, settings: Settings, task: Task, user: User | None = None
 ) -> dict[str, Any]:
-    """The branch that the search ends with, as `play_episode` gives an episode, and what all branches have cost.
-
-    Raises:
-        EndpointFault, UserFault, EndpointRefusal, ContextFull: as `play_episode`.
-    """
+    """The branch that the search ends with, and what all branches have cost. Returns and raises as `play_episode`."""
     search = _Search(endpoint, settings, task, user)
     try:
         await search.run()
