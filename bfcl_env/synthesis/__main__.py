@@ -36,10 +36,12 @@ def main() -> None:
     parser.add_argument("--turns", nargs=2, type=int, default=[1, 4], metavar=("FEWEST", "MOST"))
     parser.add_argument("--operations", type=int, default=2, help="the most in one turn")
     parser.add_argument("--words", choices=get_args(Words), default="plain", help="the set of wordings")
+    parser.add_argument("--linked", action="store_true", help="some request means what an earlier one has left")
     given = parser.parse_args()
     if not 1 <= given.turns[0] <= given.turns[1] <= 8 or not 1 <= given.operations <= 4:
         parser.error("--turns takes 1 to 8, the fewest first; --operations 1 to 4")
-    shape = Shape(tuple(given.classes), tuple(given.turns), given.operations, tuple(given.forms), given.words)
+    classes, forms, turns = map(tuple, (given.classes, given.forms, given.turns))
+    shape = Shape(classes, turns, given.operations, forms, given.words, given.linked)
     rejected: Counter[str] = Counter()
     began = time.process_time()
     programs, texts, functions = set(), set(), set()

@@ -173,7 +173,7 @@ class Curriculum(PPOTrainer):
         expected = self._prompts * self.config.actor_rollout_ref.rollout.n
         path, name = reward.named(self.config.reward.custom_reward_function)
         cause = "the inference engine failed, or whoever plays the user (interaction.user)"
-        cause += ", or gold (from_gold)" * bool(self.config.interaction.train.from_gold)
+        cause += ", or gold (from_gold)" * bool(OmegaConf.select(self.config, "interaction.train.from_gold"))
         if failed_prompts:
             cause = f"the reward {name} of {path} failed for {failed_prompts} prompts"
             cause += ", or the teacher" * bool(OmegaConf.select(self.config, "distillation.enabled"))
