@@ -123,11 +123,16 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return short_training.prepared(tmp_path_factory.mktemp("distillation"))
 
 
-@pytest.mark.parametrize(("algorithm", "loss"), [("opd", LOSS), ("opd_topk", "actor/distillation/loss")])
+@pytest.mark.parametrize(
+    ("algorithm", "loss", "norm"), [("opd", LOSS, 1e-3), ("opd_topk", "actor/distillation/loss", 0.1)]
+)
 def test_a_teacher_that_is_the_model_changes_nothing_and_a_killed_run_asks_it_again(
-    untrained: Path, algorithm: str, loss: str
+    untrained: Path, algorithm: str, loss: str, norm: float
 ):
-    """The loss is on what the model wrote alone: the teacher gives each of these tokens the model's own probability."""
+    """The loss is on what the model wrote alone: the teacher gives each of these tokens the model's own probability.
+
+    With `opd_topk` what the teacher has beyond its most likely tokens moves to these.
+    """
     given = (f"algorithm={algorithm}", f"{PATH}={untrained}/model", *GIVEN, "trainer.save_freq=1")
     stage = untrained / algorithm / short_training.STAGE
     short_training.kill_after(1, stage, *short_training.command(untrained, *given, run=algorithm))
@@ -135,8 +140,8 @@ def test_a_teacher_that_is_the_model_changes_nothing_and_a_killed_run_asks_it_ag
     short_training.train(untrained, *given, run=algorithm)
     steps, begun = read_steps(stage), defaultdict(set)
     assert sorted(steps) == [1, 2] and steps[1]["train/given_turns"] > 0
-    for numbers in steps.values():
-        assert numbers[loss] < 1e-4 and numbers["actor/grad_norm"] < 1e-3 and numbers["train/lost_samples"] == 0
+    assert steps[1][loss] < 1e-4 and steps[1]["actor/grad_norm"] < norm
+    assert [numbers["train/lost_samples"] for numbers in steps.values()] == [0, 0]
     for line in short_training.episodes(stage):
         assert line["given_turns"] == len(line["episode"]["given"]) and len(line["episode"]["turns"]) >= 1
         begun[line["step"], line["uid"]].add(line["given_turns"])
