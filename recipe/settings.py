@@ -104,7 +104,7 @@ TABLE: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (whole(1), ("ppo_max_token_len_per_gpu", "ppo_infer_max_token_len_per_gpu", "log_prob_max_token_len_per_gpu")),
     (whole(1), ("trainer.n_gpus_per_node", "trainer.nnodes", "num_workers", "tensor_model_parallel_size")),
     (whole(1), ("lora_alpha", "group_size", "old_log_probs_every", "max_gen_batches", "max_inflight_gen_batches")),
-    (whole(1), ("max_token_len_per_gpu", "update_weights_bucket_megabytes")),
+    (whole(1), ("max_token_len_per_gpu", "update_weights_bucket_megabytes", "distillation_loss.topk")),
     (or_null(whole(1)), ("ppo_micro_batch_size_per_gpu", "log_prob_micro_batch_size_per_gpu", "max_model_len")),
     (or_null(whole(1)), ("max_tokens_per_reply", "trainer.total_training_steps")),
     (whole(0), ("lora_rank", "rollout.seed", "trainer.seed", "critic_warmup", "data.num_workers")),

@@ -56,7 +56,10 @@ def distillation_loss(config: Any, distillation: Any, output: Any, data: TensorD
     """verl's, with the correction of the rollouts padded, as its other columns are: torch refuses a nested one."""
     if (weights := data.get("rollout_is_weights")) is not None:
         data = data.clone(recurse=False).update({"rollout_is_weights": weights.to_padded_tensor(0.0)})
-    return _distillation_loss(config, distillation, output, data)
+    loss, metrics = _distillation_loss(config, distillation, output, data)
+    if distillation.distillation_loss.loss_mode == TOP:  # which has none, but for `loss_range`: ranks must have as many
+        metrics.pop("distillation/abs_loss", None)
+    return loss, metrics
 
 
 def likely(config: Any, distillation_config: Any, model_output: Any, data: TensorDict) -> tuple[Tensor, dict[str, Any]]:

@@ -9,7 +9,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from interaction.protocol import Message
-from recipe.files import PreflightError, one_line
 from recipe.memory import TEACHER, TOP, longest_text, teacher_cards
 from recipe.preflight import model
 from recipe.settings import is_offline
@@ -22,7 +21,7 @@ def settings(config: DictConfig) -> Iterator[str]:
     distillation, given = config.distillation, OmegaConf.select(config, PATH)
     if not distillation.enabled:
         if given is not None:
-            yield f"{PATH} does nothing without algorithm=opd or algorithm=opd_grpo. Choose one, or leave it out."
+            yield f"{PATH} does nothing without algorithm=opd, opd_topk or opd_grpo. Choose one, or leave it out."
         return
     if given is None:
         yield f"distillation needs a teacher. Set {PATH} to a model with the tokenizer of MODEL."
@@ -37,8 +36,8 @@ def settings(config: DictConfig) -> Iterator[str]:
         said = f"loss_mode={loss.loss_mode} is a {'price of tokens, no loss' if priced else 'loss, no price of tokens'}"
         yield f"distillation.distillation_loss: {said}. Set use_policy_gradient={str(priced).lower()}."
     for name in ("loss_max_clamp", "log_prob_min_clamp"):
-        if not priced and loss[name] is not None:
-            yield f"distillation.distillation_loss.{name}: a loss has no gradient beyond it. Set it to null."
+        if loss[name] is not None and not (priced and name == "loss_max_clamp"):
+            yield f"distillation.distillation_loss.{name}: unread, or no gradient beyond it. Set it to null."
     if loss.loss_mode == TOP and config.actor_rollout_ref.model.use_fused_kernels:
         yield f"loss_mode={TOP} needs all logits. Set actor_rollout_ref.model.use_fused_kernels=false."
     actor, algorithm = config.actor_rollout_ref.actor, config.algorithm
@@ -48,6 +47,7 @@ def settings(config: DictConfig) -> Iterator[str]:
         (actor.use_kl_loss, "actor_rollout_ref.actor.use_kl_loss=false"),
         (actor.entropy_coeff, "actor_rollout_ref.actor.entropy_coeff=0"),
         (config.interaction.overlong.penalty, "interaction.overlong.penalty=0"),
+        (loss.distillation_loss_coef != 1, "distillation.distillation_loss.distillation_loss_coef=1"),
     ):
         if asked and not loss.use_task_rewards:
             yield f"{remedy.partition('=')[0]} acts on rewards or their loss. Set {remedy}, or algorithm=opd_grpo."
@@ -65,11 +65,9 @@ def fill_in(config: DictConfig) -> None:
 
 def start(config: DictConfig) -> Iterator[str]:
     """Set the teacher's path, as that of the model; what counts memory then finds the config.json of a hub id."""
-    try:
-        if config.distillation.enabled:
-            OmegaConf.update(config, PATH, model.start_model(str(OmegaConf.select(config, PATH)), PATH))
-    except PreflightError as error:
-        yield str(error)
+    if config.distillation.enabled:
+        OmegaConf.update(config, PATH, model.start_model(str(OmegaConf.select(config, PATH)), PATH))
+    yield from ()
 
 
 def fits(
@@ -104,7 +102,8 @@ def fits(
         return by.apply_chat_template(answered, tokenize=False, **kwargs), later
 
     try:
-        if rendered(tokenizer) != rendered(own):
-            notes.append(f"teacher: the chat template of {path} is another: it scores texts that it was not trained on")
-    except Exception as error:  # a template may raise anything
-        yield f"the chat template of the teacher {path} cannot be used: {one_line(repr(error))}."
+        same = rendered(tokenizer) == rendered(own)
+    except Exception:  # a template may raise anything, and nothing else renders the teacher's
+        same = False
+    if not same:
+        notes.append(f"teacher: the chat template of {path} is another: it scores texts that it was not trained on")

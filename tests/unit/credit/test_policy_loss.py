@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -68,12 +69,15 @@ def test_the_loss_of_padding_alone_is_zero():
         assert {metric.aggregate() for metric in found.values()} == {0.0}
     shown = {"prompts": zeros[:, :1], "responses": zeros, "attention_mask": torch.ones(2, 5, dtype=torch.int)}
     output = dict.fromkeys(("distillation_losses", "student_mass", "teacher_mass"), torch.ones(10))
-    likely, names = losses.get_distillation_loss_fn("forward_kl_topk"), []
+    of = SimpleNamespace(loss_mode="forward_kl_topk", loss_max_clamp=None, use_policy_gradient=False)
+    actor = SimpleNamespace(loss_agg_mode="token-mean", global_batch_info={}, loss_scale_factor=None)
+    likely, names = losses.get_distillation_loss_fn(of.loss_mode), []
     for mask in (zeros, torch.ones(2, 4)):
         data = TensorDict({**shown, "response_mask": mask}, batch_size=2)
-        value, metrics = likely(config=None, distillation_config=None, model_output=output, data=data)
-        names.append([*metrics])
+        value, _ = likely(config=None, distillation_config=None, model_output=output, data=data)
         assert value.shape == (2, 4) and (data["response_mask"] == mask).all()
+        data.set_non_tensor("dp_size", 1).set_non_tensor("batch_num_tokens", 8).set_non_tensor("global_batch_size", 2)
+        names.append([*losses.distillation_loss(actor, SimpleNamespace(distillation_loss=of), output, data)[1]])
     assert names[0] == names[1], "verl joins them over micro-batches"
 
 

@@ -170,7 +170,7 @@ def test_a_teacher_that_cannot_score_the_tokens_of_the_model_is_refused(configur
             for change in (("'role']", "'role'] | upper"), ("message['content']", empty))
         ],
         (more_tokens, f"knows {len(tokenizer) + 1} tokens, the model {len(tokenizer)}", ""),
-        (written("chat_template.jinja", b"{{ raise_exception('no') }}"), "cannot be used", ""),
+        (written("chat_template.jinja", b"{{ raise_exception('no') }}"), "", "is another"),
     ]
     for number, (change, word, note) in enumerate(teachers):
         change(folder := Path(shutil.copytree(policy, tmp_path / str(number))))

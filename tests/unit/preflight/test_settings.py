@@ -96,6 +96,8 @@ BAD = [
     ([*TAUGHT, "distillation.distillation_loss.loss_mode=k3"], "use_policy_gradient=false"),
     ([*TOP, f"{MODEL}.use_fused_kernels=true"], "use_fused_kernels=false"),
     *[([*TOP, f"{LOSS}.{name}=10.0"], name) for name in ("loss_max_clamp", "log_prob_min_clamp")],
+    ([*TAUGHT, f"{LOSS}.log_prob_min_clamp=-10.0"], "log_prob_min_clamp"),
+    ([*TAUGHT, f"{LOSS}.distillation_loss_coef=0.1"], "distillation_loss_coef=1"),
     ([*TAUGHT, FILTER], "filter_groups"),
     ([*TAUGHT, "algorithm.use_kl_in_reward=true"], "use_kl_in_reward=false"),
     ([*TOP, f"{ACTOR}.use_kl_loss=true"], "use_kl_loss=false"),
