@@ -137,7 +137,7 @@ def test_a_resumed_asynchronous_stage_forgets_its_last_batch_and_keeps_what_is_i
     trainer._compute_metrics(batch, {}, {}, 4, 0)
     stage = tmp_path / "stage"
     assert trained_files(stage, 4) == {stage / "rollouts" / "train" / "000002.jsonl": {"a"}}
-    async_trainer.Unflushed(logging.getLogger()).info("verl's argument is taken away", flush=True, stacklevel=1)
+    async_trainer.Unflushed(logging.getLogger()).warning("verl's argument is taken away", flush=True, stacklevel=1)
 
 
 def test_a_rollout_without_siblings_is_left_out_where_groups_are_compared_and_counts_as_lost(monkeypatch, trainer_for):
